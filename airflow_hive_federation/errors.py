@@ -16,15 +16,13 @@
     │   ├── FileVanishedError
     │   ├── StoragePermissionError ── StorageCredentialsExpiredError
     │   └── StorageFullError · StorageUnavailableError · BucketMissingError · SourceNotAllowedError
-    ├── AcidFormatError
     ├── ReplicationError
     │   ├── DumpIncompleteError · DumpCorruptError · TargetNotOursError · TargetChangedError
-    │   ├── LocationConflictError
+    │   ├── LocationConflictError · VerificationIncompleteError
     │   ├── CycleRunningError ── CycleLostError
     │   ├── GroupMembershipError ── GroupBusyError
     │   ├── EventCorruptError · UnknownEventError · EventsLostError · SourceWentBackError
-    │   ├── SourceDirectoryMissingError · UnexplainedRemovalError · FailoverError · VerificationError
-    │   └── VerificationIncompleteError
+    │   └── SourceDirectoryMissingError · UnexplainedRemovalError · FailoverError · VerificationError
     ├── RemoteError
     │   ├── StatementError · NameTakenError · NotARemoteError · CyclicRemoteError
     │   └── RemoteUnsupportedError · RemoteDroppedError · RemoteUnavailableError
@@ -41,10 +39,10 @@
     │   ├── StreamingStorageError ── StreamingPartitionError
     │   └── StreamingTransactionError
     │       └── StreamingHeartbeatError · StreamingCommitUnknownError
-    ├── TunnelError
-    │   └── HostKeyError · TunnelAuthenticationError · TunnelUnreachableError
-    ├── GatewayError
-    ├── SparkJobError ── SparkRunTakenError
+    ├── TunnelError ── HostKeyError · TunnelAuthenticationError · TunnelUnreachableError
+    ├── AcidFormatError · GatewayError
+    ├── SparkJobError
+    │   └── SparkRunTakenError · SparkRefusedError · SparkUnreachableError
     └── EmbeddedError
         └── JavaNotFoundError · JarDownloadError · MetastoreStartError
 
@@ -477,6 +475,14 @@ class SparkJobError(HiveFederationError):
 
 class SparkRunTakenError(SparkJobError, retryable=True):
     """Another submission of a job has taken its run; ``report`` is the URI of the run's report."""
+
+
+class SparkRefusedError(SparkJobError):
+    """The cluster refuses a job, or has killed its container; ``reason`` holds the cause in one word."""
+
+
+class SparkUnreachableError(SparkJobError, retryable=True):
+    """YARN's ResourceManager does not answer; ``address`` is its address."""
 
 
 class EmbeddedError(HiveFederationError):

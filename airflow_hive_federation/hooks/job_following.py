@@ -211,6 +211,11 @@ class JobFollower(BaseHook):
         run = files.run()
         if (run is not None and run.attempt != attempt) or files.overwritten(attempt):
             return taken(files.report, attempt)
+        if submit_hook and failed and (refused := submit_hook.refusal):
+            return refused
+        # Spark itself only knows that the application has failed; YARN knows the cause.
+        if run is not None and (refused := self._provider_hook().refusal_of(run.application)):
+            return refused
         return SparkJobError(
             "spark-submit failed: " + (submit_hook.last_error or "\n".join(submit_hook.tail))
             if failed and submit_hook

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import Connection
 
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, SparkJobError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.hooks.spark_output import is_routine
@@ -18,6 +18,8 @@ from airflow_hive_federation.progress.observers import Observer, spaced
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
+
+    from airflow_hive_federation.hooks.submit_failures import Submission
 
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
@@ -28,6 +30,10 @@ _TAIL_LINES = 20
 _COMMAND = "Spark-Submit cmd"
 #: The marks before the text of an error: of log4j, and of a JVM that ends with an exception.
 _ERRORS = (" ERROR ", 'Exception in thread "main" ')
+#: Words in the lines that name a cause; YARN's diagnostics have no mark.
+_CAUSES = (*_ERRORS, "Exception: ", "Caused by: ", "iagnostics", "Container killed", "memory limit")
+#: The number of these lines that are kept: the first line of a trace may lie before the tail.
+_CAUSE_LINES = 100
 
 
 class PipelineSubmitHook(SparkSubmitHook):
@@ -49,7 +55,18 @@ class PipelineSubmitHook(SparkSubmitHook):
         **settings: Any,
     ) -> None:
         self._submits = False
-        super().__init__(**settings)
+        try:
+            super().__init__(**settings)
+        except (NameError, RuntimeError) as error:
+            # The provider's check itself fails where the other provider is missing.
+            if "kube" not in str(error):
+                raise
+            raise ConfigurationError(
+                f"Connection {settings.get('conn_id')} is of Kubernetes, for which the apache-spark provider "
+                f"needs the provider cncf.kubernetes: {error}.",
+                remedy="pip install apache-airflow-providers-cncf-kubernetes",
+                conn_id=settings.get("conn_id"),
+            ) from error
         if departs:
             # The provider takes a missing exit code for a failure, on Kubernetes.
             self._spark_exit_code = 0
@@ -58,6 +75,7 @@ class PipelineSubmitHook(SparkSubmitHook):
         self._observer = observer or spaced(task_observer(self.log))
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._causes: deque[str] = deque(maxlen=_CAUSE_LINES)
 
     @classmethod
     def get_connection(cls, conn_id: str) -> Any:
@@ -89,9 +107,39 @@ class PipelineSubmitHook(SparkSubmitHook):
 
     @property
     def last_error(self) -> str:
-        """The text of the last error among the last lines of the log; empty if there is none."""
-        errors = [line.partition(mark)[2].strip() for line in self.tail for mark in _ERRORS if mark in line]
+        """The text of the last error in the log; empty if there is none."""
+        errors = [
+            line.partition(mark)[2].strip() for line in self._causes for mark in _ERRORS if mark in line
+        ]
         return errors[-1] if errors else ""
+
+    @property
+    def refusal(self) -> SparkJobError | None:
+        """The error of the cluster that has refused or ended the job; ``None`` for any other cause."""
+        from airflow_hive_federation.hooks.submit_failures import refusal
+
+        return refusal(self._causes, self._submission(self.application))
+
+    def refusal_of(self, application: str) -> SparkJobError | None:
+        """Return the error of the cluster that has ended an application, by YARN's own diagnostics."""
+        from airflow_hive_federation.hooks.submit_failures import refusal
+
+        # Earlier versions of the provider have no such call.
+        ask = getattr(self, "_query_yarn_application_status", None)
+        try:
+            if ask and application.startswith("application_"):
+                _, _, diagnostics = ask(application)
+                return refusal([diagnostics], self._submission(application))
+        except (ValueError, RuntimeError) as error:
+            self.log.warning("YARN's diagnostics of %s cannot be read: %s", application, error)
+        return None
+
+    def _submission(self, application: str) -> Submission:
+        from airflow_hive_federation.hooks.submit_failures import Submission
+
+        login = self._connection["principal"] or self._conf.get("spark.kerberos.principal")
+        queue = self._connection["queue"]
+        return Submission(application=application, queue=str(queue or ""), principal=str(login or ""))
 
     @property
     def master(self) -> str:
@@ -142,6 +190,8 @@ class PipelineSubmitHook(SparkSubmitHook):
             self._observer(event)
             return False
         self.tail.append(line)
+        if any(mark in line for mark in _CAUSES):
+            self._causes.append(line)
         # The provider has read the line before.
         if self.application != self._announced:
             self._announced = self.application

@@ -4,8 +4,9 @@
 its own process and the tasks inside Spark's serialized closures. They are never on a command line, in a Spark
 property (the UI shows those) or on shared storage. A driver in cluster mode starts on another machine, which
 environment variables do not reach. There, Spark hands out delegation tokens of HDFS, and the command line of
-the job has HDFS's settings. For other stores, give the machines the right (an instance or pod role), and
-leave the options empty; anything else is refused.
+the job has HDFS's settings. On Kubernetes, a secret of the cluster may hold the options. Otherwise, give the
+machines the right to other stores (an instance or pod role), and leave the options empty; anything else is
+refused.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ _LEAVING_CONF = {
     "spark.yarn.submit.waitAppCompletion": "false",
     "spark.kubernetes.submission.waitAppCompletion": "false",
 }
+
+#: The property that names the secret of Kubernetes, and its key, with the storage options of a driver.
+OPTIONS_PROPERTY = "spark.kubernetes.driver.secretKeyRef.HIVE_FEDERATION_STORAGE_OPTIONS"
+#: The program in the image of deploy/spark.Dockerfile, which also has this package.
+_PROGRAM_OF_IMAGE = "local:///opt/hive-federation/spark/main.py"
+#: The property with the store to which spark-submit uploads files for Kubernetes.
+_UPLOADS = "spark.kubernetes.file.upload.path"
 
 #: Java's system property for the path of ``krb5.conf``.
 _JAVA_KRB5 = "java.security.krb5.conf"
@@ -134,12 +142,13 @@ class SparkPipelineHook(JobRunners, JobFollower):
         files = RunFiles(report_uri, self._storage_options)
         run = new_run(run_key(job, [key] if key else arguments))
         departs = self._leaves(report_uri)
+        properties = {**self._conf, **(conf or {})}
         submit_hook, environment = self._prepared(
             job,
             ["--report", report_uri, "--attempt", run.attempt],
             [job, *arguments],
             name=name or f"hive-federation {job}",
-            conf={**self._conf, **(conf or {})},
+            conf=properties,
             departs=departs,
             on_application=lambda known: self._note_application(files, run, known),
         )
@@ -150,7 +159,8 @@ class SparkPipelineHook(JobRunners, JobFollower):
         departed = False
         try:
             with self._following(files, run.attempt, submit_hook):
-                return self._run(submit_hook, environment, files, run.attempt, departs=departs)
+                program = self._program(properties)
+                return self._run(submit_hook, program, environment, files, run.attempt, departs=departs)
         except Departure:
             departed = True
             raise
@@ -178,7 +188,13 @@ class SparkPipelineHook(JobRunners, JobFollower):
                 self._settle(files, "")
 
     def _prepared(
-        self, job: str, own: Sequence[str], arguments: Sequence[str], **settings: Any
+        self,
+        job: str,
+        own: Sequence[str],
+        arguments: Sequence[str],
+        *,
+        conf: Mapping[str, str],
+        **settings: Any,
     ) -> tuple[PipelineSubmitHook, dict[str, str]]:
         """Return the provider's hook for a job, and the environment of its spark-submit.
 
@@ -192,8 +208,9 @@ class SparkPipelineHook(JobRunners, JobFollower):
         submit_hook = self._submit_hook(
             access,
             light=job in _LIGHT_JOBS,
-            py_files=str(package_zip()),
-            application_args=[*own, *self._options_of_driver(), *arguments],
+            py_files=None if self._program(conf) == _PROGRAM_OF_IMAGE else str(package_zip()),
+            application_args=[*own, *self._options_of_driver(conf), *arguments],
+            conf=conf,
             **settings,
         )
         local = submit_hook.master.startswith("local")
@@ -240,7 +257,15 @@ class SparkPipelineHook(JobRunners, JobFollower):
             **settings,
         )
 
-    def _options_of_driver(self) -> list[str]:
+    def _program(self, conf: Mapping[str, str]) -> str:
+        """Return the program for spark-submit: that of the image if nothing is uploaded to Kubernetes."""
+        from airflow_hive_federation.spark.package_zip import main_file
+
+        provider = self._provider_hook()
+        of_image = provider.deploy_mode == "cluster" and provider.master.startswith("k8s://")
+        return _PROGRAM_OF_IMAGE if of_image and _UPLOADS not in conf else str(main_file())
+
+    def _options_of_driver(self, conf: Mapping[str, str]) -> list[str]:
         """Return the arguments with the storage options of a driver that the cluster starts."""
         from airflow_hive_federation.spark.job import encoded_options
         from airflow_hive_federation.storage.hadoop_access import options_of_driver
@@ -256,13 +281,17 @@ class SparkPipelineHook(JobRunners, JobFollower):
                 remedy="Use deploy mode client.",
                 conn_id=self.conn_id,
             )
+        if master.startswith("k8s://") and OPTIONS_PROPERTY in conf:
+            return []
         options = options_of_driver(self._storage_options, keytabs=not master.startswith("yarn"))
         if options is None:
             raise ConfigurationError(
                 f"Connection {self.conn_id} has deploy mode cluster, where storage options cannot be handed "
                 f"to the driver in secret.",
                 remedy="Give the cluster's machines the right to the store and remove the storage options, "
-                "or use deploy mode client.",
+                "or use deploy mode client."
+                if master.startswith("yarn")
+                else f"Put them into a secret of Kubernetes, and name it in {OPTIONS_PROPERTY}.",
                 conn_id=self.conn_id,
             )
         return ["--options", encoded_options(options)] if options else []
@@ -270,19 +299,18 @@ class SparkPipelineHook(JobRunners, JobFollower):
     def _run(
         self,
         submit_hook: PipelineSubmitHook,
+        program: str,
         environment: Mapping[str, str],
         files: RunFiles,
         attempt: str,
         *,
         departs: bool,
     ) -> dict[str, Any]:
-        from airflow_hive_federation.spark.package_zip import main_file
-
         if self._killed:
             raise SparkJobError("The Spark job was killed before it began.")
         failed: AirflowException | None = None
         try:
-            submit_hook.submit(str(main_file()), env=dict(environment))
+            submit_hook.submit(program, env=dict(environment))
         except AirflowException as error:
             failed = error
         except FileNotFoundError as error:

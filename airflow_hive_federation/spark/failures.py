@@ -11,6 +11,7 @@ from airflow_hive_federation.errors import (
     HiveFederationError,
     SparkEnvironmentError,
     SparkJobError,
+    SparkRefusedError,
     StoragePermissionError,
 )
 from airflow_hive_federation.model import bounded_json
@@ -29,6 +30,11 @@ _NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(pyarrow|numpy|
 _NO_LOGIN = re.compile(
     r"GSS initiate failed|Client cannot authenticate via|SIMPLE authentication is not enabled|"
     r"Failed to specify server's Kerberos principal|No valid credentials provided"
+)
+#: The words of Spark for an executor that YARN has killed.
+_EXECUTOR_KILLED = re.compile(
+    r"Container killed by YARN for exceeding (?:physical|virtual) memory limits\.?\s*"
+    r"(?P<usage>[\d.]+ [KMGT]?B of [\d.]+ [KMGT]?B)?"
 )
 #: The beginning of a message of Spark's Python whose JVM has named no cause.
 NO_CAUSE = "Spark: An error occurred while calling "
@@ -109,7 +115,7 @@ def from_spark(error: Exception) -> HiveFederationError:
     """Return a SparkJobError with Spark's innermost cause.
 
     If the Python of an executor is the cause, it is a SparkEnvironmentError; if a JVM has no Kerberos login,
-    it is a StoragePermissionError.
+    it is a StoragePermissionError; if YARN has killed an executor, it is a SparkRefusedError.
     """
     text = str(error)
     if is_missing_login(text):
@@ -139,7 +145,21 @@ def from_spark(error: Exception) -> HiveFederationError:
             "to a Python that has it.",
             package=package[1],
         )
+    if killed := _EXECUTOR_KILLED.search(text):
+        return executor_killed(killed)
     return SparkJobError(f"Spark: {_innermost(text)}", remedy=_REMEDY)
+
+
+def executor_killed(match: re.Match[str]) -> SparkRefusedError:
+    used = f" ({match['usage']})" if match["usage"] else ""
+    return SparkRefusedError(
+        f"YARN has killed the container of an executor, which exceeded its memory{used}.",
+        remedy="Raise spark.executor.memoryOverhead.",
+        reason="memory",
+        application="",
+        queue="",
+        principal="",
+    )
 
 
 def is_missing_login(text: str) -> bool:

@@ -14,12 +14,12 @@ from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.hooks.departures import JobDeparture
 from airflow_hive_federation.hooks.probes import JobProbe
 from airflow_hive_federation.hooks.spark import SparkPipelineHook, spark_environment
+from tests.support.standalone_spark import QUICK_JVM
 
 #: The connection of the jobs.
 CONNECTION = "spark_yarn"
 #: The variable of this connection.
 VARIABLE = "AIRFLOW_CONN_SPARK_YARN"
-_QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Yarn:
@@ -45,7 +45,7 @@ class Yarn:
         home = spark_environment(os.environ, {}, {}, local=True)["SPARK_HOME"]
         configuration = str(hadoop.configuration)
         self.env = {"HADOOP_CONF_DIR": configuration, "PYSPARK_PYTHON": sys.executable, **(env or {})}
-        options = f"{_QUICK_JVM} {java}".strip()
+        options = f"{QUICK_JVM} {java}".strip()
         self.conf = {
             # Containers find Spark on the disk, and not in the staging directory.
             "spark.yarn.jars": f"local:{home}/jars/*",

@@ -21,7 +21,7 @@ from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
-from tests.support.standalone_spark import standalone_cluster
+from tests.support.standalone_spark import QUICK_JVM, standalone_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -33,6 +33,8 @@ CONF = {
     "spark.executor.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": QUICK_JVM,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
 }
 ENV = {
     "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_hive_federation.errors import (
@@ -25,6 +26,7 @@ from airflow_hive_federation.errors import (
     StorageFullError,
 )
 from airflow_hive_federation.hooks import job_runners, job_runs, spark
+from airflow_hive_federation.hooks.departures import JobDeparture
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.progress.events import Event, NothingChanged
@@ -295,6 +297,55 @@ def test_cluster_mode_is_refused_on_a_standalone_cluster(monkeypatch: pytest.Mon
     with pytest.raises(ConfigurationError, match=r"spark_far has deploy mode cluster.* no Python") as caught:
         spark.SparkPipelineHook("spark_far").submit("copy-files", [], report_uri="file:/nowhere")
     assert caught.value.remedy == "Use deploy mode client."
+
+
+def test_a_worker_without_the_provider_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_submit, "kube_client", None, raising=False)
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_K8S", json.dumps({"conn_type": "spark", "host": "k8s://https://api:6443"})
+    )
+    for missing in (False, True):
+        if missing:
+            monkeypatch.delattr(spark_submit, "kube_client")
+        with pytest.raises(ConfigurationError, match=r"Connection k8s .*needs the provider cncf\.kubernetes"):
+            PipelineSubmitHook(conn_id="k8s")
+
+
+@pytest.mark.parametrize("uploads", [False, True])
+def test_a_job_on_kubernetes_takes_its_keys_from_a_secret(
+    uploads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The provider asks for its client of Kubernetes, by which it kills pods; a submission uses none.
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    extra = {"deploy-mode": "cluster", "namespace": "etl"}
+    connection = {"conn_type": "spark", "host": "k8s://https://api:6443", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_K8S", json.dumps(connection))
+    program = tmp_path / "spark-submit"
+    program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/arguments\n")
+    program.chmod(0o755)
+    report = (tmp_path / "_report.json").as_uri()
+    env = {"PATH": f"{tmp_path}:{os.defpath}"}
+    conf = {"spark.kubernetes.file.upload.path": "s3a://lake/jobs"} if uploads else {}
+
+    def submit(**more: str) -> list[str]:
+        hook = spark.SparkPipelineHook(
+            "k8s", storage_options={"key": "open sesame"}, conf={**conf, **more}, env=env
+        )
+        hook.depart(True)
+        hook.submit("copy-files", ["--plan", "p"], report_uri=report)
+        raise AssertionError("the task did not leave its worker")
+
+    with pytest.raises(ConfigurationError, match="secretKeyRef"):
+        submit()
+    with pytest.raises(JobDeparture):
+        submit(**{spark.OPTIONS_PROPERTY: "stores:options"})
+    arguments = (tmp_path / "arguments").read_text().splitlines()
+    assert "open sesame" not in "".join(arguments)
+    assert ("--py-files" in arguments) is uploads
+    at = arguments.index("--report")
+    local = Path(spark.__file__).parents[1] / "spark" / "main.py"
+    assert arguments[at - 1] == (str(local) if uploads else "local:///opt/hive-federation/spark/main.py")
+    assert arguments[at + 4 :] == ["copy-files", "--plan", "p"]
 
 
 def test_old_result_that_holds_no_more(worker: Worker) -> None:

@@ -7,6 +7,7 @@ from airflow_hive_federation.errors import (
     HiveFederationError,
     SparkEnvironmentError,
     SparkJobError,
+    SparkRefusedError,
     StorageFullError,
     StoragePermissionError,
 )
@@ -133,3 +134,15 @@ def test_a_jvm_without_a_login_is_named(words: str) -> None:
     assert words in error.message
     assert "kerberos_keytab" in error.remedy
     assert "\n" not in error.message
+
+
+def test_an_executor_that_yarn_has_killed() -> None:
+    text = (
+        "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: "
+        "Container killed by YARN for exceeding physical memory limits. 1.5 GB of 1.4 GB used."
+    )
+    error = from_spark(RuntimeError(text))
+    assert isinstance(error, SparkRefusedError)
+    assert error.reason == "memory"
+    assert "(1.5 GB of 1.4 GB)" in error.message
+    assert error.remedy == "Raise spark.executor.memoryOverhead."

@@ -1,0 +1,135 @@
+"""Finds in the output of spark-submit, and in YARN's diagnostics, why a cluster runs no job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from airflow_hive_federation.errors import SparkJobError, SparkRefusedError, SparkUnreachableError
+
+_LOGIN = re.compile(
+    r"KerberosAuthException|LoginException|GSS initiate failed|No valid credentials provided|"
+    r"Client cannot authenticate via"
+)
+_USAGE = re.compile(r"[\d.]+ [KMGT]?B of [\d.]+ [KMGT]?B physical memory used")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """A job on its way to a cluster.
+
+    :param application: the cluster's id of the application; empty until it is known.
+    :param queue: the queue of the connection; empty for the default one.
+    :param principal: the principal of the login; empty for that of the ticket.
+    """
+
+    application: str = ""
+    queue: str = ""
+    principal: str = ""
+
+
+def refusal(lines: Iterable[str], submission: Submission) -> SparkJobError | None:
+    """Return the error of a job that the cluster has refused or ended; ``None`` for any other cause.
+
+    :param lines: the lines of spark-submit's output, or YARN's diagnostics.
+    """
+    text = "\n".join(lines)
+    for pattern, error in _CAUSES.items():
+        if match := pattern.search(text):
+            return error(match, submission)
+    return None
+
+
+def _refused(submission: Submission, reason: str, message: str, remedy: str) -> SparkRefusedError:
+    return SparkRefusedError(
+        message,
+        remedy=remedy,
+        reason=reason,
+        application=submission.application,
+        queue=submission.queue,
+        principal=submission.principal,
+    )
+
+
+def _no_right(match: re.Match[str], submission: Submission) -> SparkJobError:
+    user, queue = match["user"], match["queue"]
+    return _refused(
+        Submission(application=submission.application, queue=queue, principal=submission.principal),
+        "right",
+        f"YARN refuses the job: user {user} has no right to submit applications to queue {queue}.",
+        f"Grant it to {user} (acl_submit_applications of the queue), or name another queue.",
+    )
+
+
+def _unknown_queue(match: re.Match[str], submission: Submission) -> SparkJobError:
+    queue = match["queue"]
+    return _refused(
+        Submission(application=submission.application, queue=queue, principal=submission.principal),
+        "queue",
+        f"YARN refuses the job of user {match['user']}: unknown queue: {queue}.",
+        "Correct the queue of the Spark connection.",
+    )
+
+
+def _memory(match: re.Match[str], submission: Submission) -> SparkJobError:
+    usage = _USAGE.search(match.string)
+    of = f" of {submission.application}" if submission.application else ""
+    return _refused(
+        submission,
+        "memory",
+        f"YARN has killed the container of the driver{of}, which exceeded its memory"
+        f"{f' ({usage[0]})' if usage else ''}.",
+        "Raise spark.driver.memoryOverhead.",
+    )
+
+
+def _away(match: re.Match[str], _: Submission) -> SparkJobError:
+    return SparkUnreachableError(
+        f"The ResourceManager at {match['address']} does not answer.",
+        remedy="Check that it runs, and its address in the yarn-site.xml of HADOOP_CONF_DIR.",
+        address=match["address"],
+    )
+
+
+def _login(match: re.Match[str], submission: Submission) -> SparkJobError:
+    text = match.string
+    if "Clock skew too great" in text:
+        reason, cause, remedy = "clock", "the clocks differ too much", "Synchronize the clocks by NTP."
+    elif "Ticket expired" in text:
+        reason, cause = "expired", "the ticket has expired"
+        remedy = "Run kinit, or let 'airflow kerberos' renew the ticket."
+    else:
+        causes = [line.strip() for line in text.splitlines() if _LOGIN.search(line)]
+        reason, cause = "login", causes[-1].removeprefix("Caused by: ").rstrip(".")
+        remedy = "Check principal and keytab (klist -kt), or run kinit."
+    known = submission.principal or "the ticket's principal"
+    return _refused(
+        submission, reason, f"Kerberos refuses the login of {known} to the cluster: {cause}.", remedy
+    )
+
+
+def _no_home(match: re.Match[str], submission: Submission) -> SparkJobError:
+    user = match["user"]
+    return _refused(
+        submission,
+        "staging",
+        f"User {user} of the job has no right to make its staging directory below {match['path']}.",
+        f"Make /user/{user} in HDFS for this user, or set spark.yarn.stagingDir.",
+    )
+
+
+#: The words of Hadoop and Spark for each cause, in the order in which they count.
+_CAUSES: Mapping[re.Pattern[str], Callable[[re.Match[str], Submission], SparkJobError]] = {
+    re.compile(
+        r"[Uu]ser (?P<user>\S+) (?:cannot submit applications|does not have permission to submit \S+) "
+        r"to queue (?P<queue>[\w.-]+)"
+    ): _no_right,
+    re.compile(r"submitted by user (?P<user>\S+) to unknown queue: (?P<queue>[\w.-]+)"): _unknown_queue,
+    re.compile(
+        r"running (?:\d+B )?beyond (?:the )?'?(?:physical|virtual)'? memory limit", re.IGNORECASE
+    ): _memory,
+    re.compile(r"to (?P<address>\S+:\d+) failed on (?:connection|socket timeout) exception"): _away,
+    _LOGIN: _login,
+    re.compile(r'Permission denied: user=(?P<user>[^,]+), access=WRITE, inode="(?P<path>[^"]+)"'): _no_home,
+}
