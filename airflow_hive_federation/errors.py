@@ -41,10 +41,8 @@
     │       └── StreamingHeartbeatError · StreamingCommitUnknownError
     ├── TunnelError ── HostKeyError · TunnelAuthenticationError · TunnelUnreachableError
     ├── AcidFormatError · GatewayError
-    ├── SparkJobError
-    │   └── SparkRunTakenError · SparkRefusedError · SparkUnreachableError
-    └── EmbeddedError
-        └── JavaNotFoundError · JarDownloadError · MetastoreStartError
+    ├── SparkJobError ── SparkRunTakenError · SparkRefusedError · SparkUnreachableError
+    └── EmbeddedError ── JavaNotFoundError · JarDownloadError · MetastoreStartError
 
 A retryable error may disappear if the same call is repeated later, with nothing changed. The message of every
 error describes the event and its place; ``remedy`` describes the action to take. All errors survive pickling,

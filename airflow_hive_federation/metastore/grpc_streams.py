@@ -22,7 +22,7 @@ SERVICE = "hive_federation.metastore.v1.HiveMetastoreStreams"
 PARTITIONS = f"/{SERVICE}/stream_partitions"
 TABLES = f"/{SERVICE}/stream_tables"
 EVENTS = f"/{SERVICE}/stream_events"
-FOLLOW = f"/{SERVICE}/cycle_events"
+FOLLOW = f"/{SERVICE}/follow_events"
 #: Number of a piece's field that holds Thrift structs.
 THRIFT_NUMBER = 15
 #: Number of the field ``as_thrift`` in each query.

@@ -54,7 +54,7 @@ METHODS = {
     "stream_partitions": ("PartitionsQuery", "PartitionChunk"),
     "stream_tables": ("TablesQuery", "TableChunk"),
     "stream_events": ("EventsQuery", "EventChunk"),
-    "cycle_events": ("EventsQuery", "EventChunk"),
+    "follow_events": ("EventsQuery", "EventChunk"),
 }
 
 

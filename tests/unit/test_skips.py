@@ -68,10 +68,10 @@ def test_the_checks_before_a_change_run_as_in_ci(tmp_path: Path) -> None:
     """``.ci/run`` has every test run, or fails: what it calls sees the variable."""
     done = run_checks(tmp_path, make='echo "$1 CI=$CI"')
     assert done.returncode == 0
-    assert done.stdout.splitlines() == ["check CI=true", "test CI=true"]
+    assert done.stdout.splitlines() == ["check CI=true", "docs CI=true", "test CI=true"]
 
 
-@pytest.mark.parametrize("failing", ["check", "test"])
+@pytest.mark.parametrize("failing", ["check", "docs", "test"])
 def test_a_step_that_fails_fails_the_checks(tmp_path: Path, failing: str) -> None:
     assert run_checks(tmp_path, make=f'[ "$1" != {failing} ]').returncode == 1
 

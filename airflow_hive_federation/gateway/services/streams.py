@@ -97,7 +97,7 @@ _STREAMS: dict[str, tuple[str, Stream]] = {
     "stream_partitions": ("PartitionsQuery", _partitions),
     "stream_tables": ("TablesQuery", _tables),
     "stream_events": ("EventsQuery", events),
-    "cycle_events": ("EventsQuery", follow),
+    "follow_events": ("EventsQuery", follow),
 }
 
 

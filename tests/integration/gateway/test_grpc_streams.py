@@ -97,7 +97,7 @@ def test_a_subscription_sees_what_happens(address: str, client: MetastoreClient,
     before = client.get_current_notification_event_id()
     with grpc.insecure_channel(address) as channel:
         stream = channel.unary_stream(
-            f"/{layout.STREAMS}/cycle_events",
+            f"/{layout.STREAMS}/follow_events",
             response_deserializer=ours().kind("EventChunk").FromString,
         )(query.SerializeToString(), timeout=120)
         begun = next(stream).last_event_id

@@ -388,7 +388,7 @@ def test_a_log_that_was_emptied_is_a_gap_and_another_log_is_refused(serve: Serve
 
 def test_a_subscription_follows_the_log_until_it_is_cancelled(serve: Serve) -> None:
     client = serve(Log(1, 2, 3, ends=(1, 1, 2, 2, 3)))
-    stream = client.stream("cycle_events", timeout=60)
+    stream = client.stream("follow_events", timeout=60)
     assert next(stream).last_event_id == 1
     assert [event.eventId for _ in range(2) for event in next(stream).events] == [2, 3]
     stream.cancel()
@@ -398,6 +398,6 @@ def test_a_subscription_follows_the_log_until_it_is_cancelled(serve: Serve) -> N
 
 def test_a_subscription_ends_at_its_deadline(serve: Serve) -> None:
     client = serve(Log(1))
-    stream = client.stream("cycle_events", timeout=1, after_event_id=1)
+    stream = client.stream("follow_events", timeout=1, after_event_id=1)
     assert next(stream).last_event_id == 1
     assert refused(lambda: next(stream)).code() is grpc.StatusCode.DEADLINE_EXCEEDED

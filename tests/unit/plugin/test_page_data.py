@@ -161,9 +161,9 @@ def test_what_cannot_be_read_hides_nothing_else(
     (path,) = tmp_path.rglob("torn-*.cycles.json")
     path.write_text(json.dumps({"version": 99}), encoding="utf-8")
     rows = client.get("/replication", headers=as_user("viewer")).json()["rows"]
-    assert [(row["name"], row["health"]) for row in rows] == [("good", "in step"), ("torn", "unreadable")]
-    assert "its version is 99" in rows[1]["reason"]
-    assert rows[1]["remedy"].startswith("Install the same version")
+    assert [(row["name"], row["health"]) for row in rows] == [("torn", "unreadable"), ("good", "in step")]
+    assert "its version is 99" in rows[0]["reason"]
+    assert rows[0]["remedy"].startswith("Install the same version")
 
 
 def test_an_unusable_directory_is_named_with_a_remedy(
@@ -198,10 +198,10 @@ def test_remotes_are_listed_with_the_worst_first(
 
     assert names("viewer") == [
         (MARKUP, "broken"),
+        ("torn", "unreadable"),
         ("lossy", "differs"),
         ("near", "in step"),
         ("gone", "dropped"),
-        ("torn", "unreadable"),
     ]
     assert ("hidden", "dropped") in names("admin")
     assert names("viewer", q="sales") == [("near", "in step")]
