@@ -1,4 +1,4 @@
-"""What a metastore answers about its queue and its transactions, as one look."""
+"""The compaction queue and the transactions of a metastore, read at one moment."""
 
 from __future__ import annotations
 
