@@ -38,7 +38,7 @@ MARKED = {markers.FAILOVER: "SOURCE", markers.READ_ONLY: "true"}
 DEMOTED = {**MARKED, markers.POLICY: "p.reversed", markers.LAST_ID: "9", markers.CHECKPOINT: "d1"}
 
 
-#: What the operations may meet: parameters of the source's and of the target's database.
+#: States that the operations may find: parameters of the source's and of the target's database.
 BEGINNINGS: Mapping[str, tuple[Mapping[str, str], Mapping[str, str]]] = {
     "replicated": ({}, REPLICA),
     "started": (MARKED, REPLICA),
@@ -271,7 +271,7 @@ def worlds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], World]]:
         read_fence=lambda *_: 0,
         raise_fence=lambda *_: None,
     )
-    # What a failover compares and writes down has tests of its own; here only who may write matters.
+    # Comparisons and records of a failover have tests of their own; here only the right to write matters.
     stand_in(
         failover,
         begin_drain=lambda *_: SimpleNamespace(transactions=()),

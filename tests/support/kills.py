@@ -81,7 +81,11 @@ class Case:
             dump_root=f"file:{root}",
             external_base=f"file:{target.external_warehouse}/base",
         )
-        with connected(source) as client:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Let the next dump be of the source's present state."""
+        with connected(self.source) as client:
             self.start = begin_drain(client, DATABASE)
 
     def dump(self) -> str:

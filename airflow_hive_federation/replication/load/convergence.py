@@ -29,8 +29,9 @@ from airflow_hive_federation.replication.format.tables import PartitionLine, Tab
 from airflow_hive_federation.replication.load.creating import (
     create_or_keep,
     create_table,
+    give_write_ids,
+    is_ours,
     seed_text,
-    seed_write_ids,
 )
 from airflow_hive_federation.replication.metadata import definitions, statistics
 from airflow_hive_federation.replication.metadata.constraints import (
@@ -98,7 +99,7 @@ class TableConvergence:
         :raises TargetChangedError: somebody else has made a table of its name.
         """
         if self._write_ids and self._write_ids.high_watermark > 0:
-            seed_write_ids(self._client, self._database, self._name, self._write_ids.high_watermark)
+            give_write_ids(self._client, self._layout.policy, self._name, self._write_ids.high_watermark)
         step(Step.CREATE, self._name)
         wanted = statistics.without_stale_statistics(self._layout.table(self._document, self._parameters))
         create_or_keep(self._client, self._layout.policy, wanted, copy.copy(self._constraints))
@@ -190,7 +191,8 @@ class TableConvergence:
         return self._with_readable_statistics(target)
 
     def _alter(self, current: types.Table, wanted: types.Table) -> None:
-        changed = definition(wanted) != definition(current)
+        is_adopted = not is_ours(current, self._layout.policy)
+        changed = is_adopted or definition(wanted) != definition(current)
         if not changed and _ACCURATE not in (current.parameters or {}):
             return
         if not changed and _same(self._table(), current, columns=False):

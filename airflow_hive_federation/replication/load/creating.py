@@ -9,12 +9,15 @@ from airflow_hive_federation.errors import AlreadyExistsError, TargetChangedErro
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.metadata import statistics
 from airflow_hive_federation.replication.metadata.constraints import without_foreign_keys
 from airflow_hive_federation.replication.metadata.definitions import table_kind
+from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.differences import Difference, definition_differences
+from airflow_hive_federation.replication.replica.foreign_writes import other_write_ids, refuse_foreign_writes
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -53,7 +56,7 @@ def create_or_keep(
         keep_managed(client, made)
         current = client.get_table(made.dbName, made.tableName)
         differences = definition_differences(made, current)
-        if not differences and (_policy_of(current) == policy.name or not policy.into_existing):
+        if not differences and (is_ours(current, policy) or not policy.into_existing):
             return
         if not policy.into_existing:
             raise changed_by_others(f"Table {made.dbName}.{made.tableName}", differences) from None
@@ -88,8 +91,48 @@ def keep_managed(client: MetastoreClient, made: types.Table) -> None:
         client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
 
 
+def give_write_ids(
+    client: MetastoreClient, policy: ReplicationPolicy, table: str, high_watermark: int
+) -> None:
+    """Give a table of the target its write ids, before a reader reads it by this load's definition.
+
+    A metastore accepts initial write ids for a name only once (``TxnHandler.replTableWriteIdState``). If a
+    load that was given up, or another replication, has given the name lower ones, transactions of the target
+    get the others, one each: rows of files with these write ids would not be visible else. Repeated after a
+    kill, it finds the transactions that it has opened, by the number of their write id.
+
+    :param high_watermark: the highest write id that readers of the source see.
+    :raises TargetChangedError: the table has higher write ids, or some that are not visible.
+    """
+    database = policy.target_database
+    seed_write_ids(client, database, table, high_watermark)
+    present = _write_ids(client, database, table)
+    if present.high_watermark < high_watermark or present.invalid_ids:
+        replay = Replay(client, policy, table=table)
+        reached = max_allocated_write_id(client, database, table)
+        writes = {table: [(number, number) for number in range(reached + 1, high_watermark + 1)]}
+        replay.open(writes)
+        replay.allocate(writes)
+        for number in sorted({*present.invalid_ids, *range(present.high_watermark + 1, high_watermark + 1)}):
+            replay.end(number)
+        present = _write_ids(client, database, table)
+    if present.high_watermark != high_watermark or present.invalid_ids:
+        refuse_foreign_writes(database, policy.name, [other_write_ids(table, present, high_watermark)])
+
+
+def _write_ids(client: MetastoreClient, database: str, table: str) -> ValidWriteIds:
+    name = f"{database}.{table}"
+    answer = client.get_valid_write_ids([name])[name]
+    return ValidWriteIds.of(
+        name,
+        high_watermark=answer.writeIdHighWaterMark or 0,
+        invalid_ids=answer.invalidWriteIds or (),
+        aborted_bits=answer.abortedBits or b"",
+    )
+
+
 def seed_write_ids(client: MetastoreClient, database: str, table: str, high_watermark: int) -> None:
-    """Give a new table of the target its write ids, before a reader can read it."""
+    """Give a new table of the target its initial write ids."""
     client.repl_tbl_writeid_state(database, table, seed_text(database, table, high_watermark))
 
 
@@ -102,8 +145,9 @@ def seed_text(database: str, table: str, high_watermark: int) -> str:
     return ValidWriteIds(table=f"{database}.{table}", high_watermark=high_watermark).text()
 
 
-def _policy_of(table: types.Table) -> str | None:
-    return (table.parameters or {}).get(markers.POLICY)
+def is_ours(table: types.Table, policy: ReplicationPolicy) -> bool:
+    """Return whether a load of the policy has made or adopted a table."""
+    return (table.parameters or {}).get(markers.POLICY) == policy.name
 
 
 def _loaded_from(table: types.Table) -> str | None:

@@ -20,10 +20,12 @@ from airflow_hive_federation.progress.events import TableCreated
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import files_there
-from airflow_hive_federation.replication.load.creating import changed_by_others
+from airflow_hive_federation.replication.load.creating import changed_by_others, is_ours
 from airflow_hive_federation.replication.load.given_up import check_given_up, remove_given_up
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_load import TargetLoad
+from airflow_hive_federation.replication.metadata.definitions import table_kind
+from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.database import find_target, reserve_target
 from airflow_hive_federation.replication.replica.differences import metadata_differences
@@ -109,6 +111,18 @@ class FirstLoad(TargetLoad):
                 differences=writes,
             )
 
+    def make_room(self) -> None:
+        """Drop the tables that loads which were given up have made, before files are copied.
+
+        Such a load had another dump: its definitions, partitions, statistics and write ids are older. The
+        files stay if this load may copy them, and the copy passes over those that are in place.
+        """
+        names = self._client.list_tables(self._database)
+        for table in self._made_before(self._client.get_tables(self._database, names) if names else ()):
+            if is_ours(table, self._policy):
+                self._step(Step.REPLACE, table.tableName)
+                self._drop_given_up(table)
+
     def shape(self) -> None:
         """Create functions and tables, after the files of loads that were given up are gone."""
         self._step(Step.SWEEP)
@@ -127,6 +141,23 @@ class FirstLoad(TargetLoad):
             note_placed(self._directory, self._layout, self._document(entry.name))
 
     # -- inside ----------------------------------------------------------------------------------------
+
+    def _drop_given_up(self, table: types.Table) -> None:
+        name, adopting = str(table.tableName), self._policy.into_existing
+        entry = self._entries.get(name)
+        if entry is None and adopting:
+            # Perhaps somebody's own: the cycle does not know whether the source has dropped it.
+            return
+        is_same = entry is not None and table_kind(table) is entry.kind
+        if is_same and table_kind(table).transactional and not adopting:
+            # The source gives out lower write ids than before only for another table.
+            write_ids = self._document(name).write_ids
+            reached = max_allocated_write_id(self._client, self._database, name)
+            is_same = reached <= (write_ids.high_watermark if write_ids else 0)
+        if is_same or adopting:
+            self._client.drop_table(self._database, name, delete_data=False, if_exists=True)
+        else:
+            self._drop_table(name)
 
     def _document(self, name: str) -> TableDocument:
         # A bootstrap's tables are too many to keep all documents in memory.

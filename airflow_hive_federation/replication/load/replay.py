@@ -108,15 +108,23 @@ class Replay:
 
     :param client: client of the target.
     :param opened: the transactions of all members of the policy's group, which are open already.
+    :param table: the only table with write ids in the replay, whose map is its own; empty for all tables.
     """
 
     def __init__(
-        self, client: MetastoreClient, policy: ReplicationPolicy, *, opened: OpenedTransactions | None = None
+        self,
+        client: MetastoreClient,
+        policy: ReplicationPolicy,
+        *,
+        opened: OpenedTransactions | None = None,
+        table: str = "",
     ) -> None:
         self._client = client
         self._database = policy.target_database
         # Hive's own loads use this name (HiveUtils.getReplPolicy).
         self._repl_policy = f"{_GROUPS}{policy.group}" if policy.group else f"{policy.target_database}.*"
+        if table:
+            self._repl_policy = f"{policy.target_database}.{table}"
         self._host = f"hive-federation replication {f'group {policy.group}' if policy.group else policy.name}"
         self._is_shared = opened is not None
         self.opened = opened or OpenedTransactions()

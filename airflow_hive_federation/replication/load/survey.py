@@ -19,11 +19,7 @@ from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads, begun_loads
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.metadata.definitions import name_of
-from airflow_hive_federation.replication.metadata.write_ids import (
-    max_allocated_write_id,
-    readable_write_ids,
-    valid_transactions,
-)
+from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.foreign_writes import (
     ForeignWrite,
@@ -117,24 +113,19 @@ class Survey:
         return _named(table, {**in_place, **self._unaccounted(document, others)})
 
     def adopted_write_ids(self, table: str, high_watermark: int) -> list[ForeignWrite]:
-        """Name the write ids of a table that is adopted, if they are not those that the load gives it.
-
-        A metastore accepts initial write ids only for a table that never had any
-        (``TxnHandler.replTableWriteIdState``). With other ones, readers would miss rows of the source.
+        """Name the write ids of a table that is adopted, if they exceed those that the load gives it.
 
         :param table: a transactional table that no load of the policy has finished.
         :param high_watermark: the highest write id that the load gives it.
         """
         database = self._policy.target_database
-        tables = self._client.get_tables(database, [table]) if self._policy.into_existing else []
-        if not tables or (tables[0].parameters or {}).get(markers.POLICY) == self._policy.name:
+        if not self._policy.into_existing or not self._client.get_tables(database, [table]):
             return []
         reached = max_allocated_write_id(self._client, database, table)
-        present = readable_write_ids(self._client, tables, valid_transactions(self._client.get_open_txns()))
-        wanted = ValidWriteIds(table=f"{database}.{table}", high_watermark=high_watermark)
-        if reached == 0 or (reached == high_watermark and present.get(table, wanted) == wanted):
+        if reached <= high_watermark:
             return []
-        return [other_write_ids(table, reached, high_watermark)]
+        present = ValidWriteIds(table=f"{database}.{table}", high_watermark=reached)
+        return [other_write_ids(table, present, high_watermark)]
 
     def dropped(self, table: str) -> list[ForeignWrite]:
         """Name foreign writes to a table of the target that is dropped, with its data if it is managed."""

@@ -34,7 +34,7 @@ from airflow_hive_federation.replication.load.copying import (
     report_plan,
     total,
 )
-from airflow_hive_federation.replication.load.creating import seed_write_ids
+from airflow_hive_federation.replication.load.creating import give_write_ids, is_ours
 from airflow_hive_federation.replication.load.digests import note_digests
 from airflow_hive_federation.replication.load.replay import OpenedTransactions, Replay
 from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
@@ -480,9 +480,10 @@ class TargetLoad:
             self._client.drop_partitions(self._database, table, gone, delete_data=True)
 
     def _seed(self, entry: TableEntry) -> None:
-        """Give a new table its initial write ids before a reader can read it."""
-        if entry.changes.seed and entry.work is not TableWork.CONTINUE:
-            seed_write_ids(self._client, self._database, entry.name, entry.changes.seed)
+        """Give a table that is new, or is about to be adopted, its initial write ids before it is read."""
+        present = self._client.get_tables(self._database, [entry.name]) if entry.changes.seed else ()
+        if entry.changes.seed and not any(is_ours(table, self._policy) for table in present):
+            give_write_ids(self._client, self._policy, entry.name, entry.changes.seed)
 
     def _drop_table(self, name: str) -> None:
         self._places.drop_table(self._client, name)

@@ -80,13 +80,15 @@ def refuse_foreign_writes(database: str, policy: str, foreign: Iterable[ForeignW
     )
 
 
-def other_write_ids(table: str, reached: int, expected: int) -> ForeignWrite:
-    """Describe the write ids of an adopted table that are not the source's.
+def other_write_ids(table: str, present: ValidWriteIds, expected: int) -> ForeignWrite:
+    """Describe the write ids of a table that are not the source's.
 
-    :param reached: the highest write id that the table has given out.
-    :param expected: the highest one of the source's table.
+    :param expected: the highest write id of the source's table.
     """
-    return ForeignWrite(table=table, what=f"write ids up to {reached}, where the source has {expected}")
+    unseen = ", ".join(map(str, present.invalid_ids[:SHOWN]))
+    of_them = f" ({unseen} open or aborted)" if unseen else ""
+    reached = f"write ids up to {present.high_watermark}{of_them}"
+    return ForeignWrite(table=table, what=f"{reached}, where the source has {expected}")
 
 
 def foreign_write_ids(table: str, present: ValidWriteIds, known: int) -> list[ForeignWrite]:

@@ -406,7 +406,7 @@ allowed_source_roots = ["file:{site.databases["source"].directory}"]
         for command in commands:
             codes[command] = subprocess.run(
                 [sys.executable, "-m", "airflow_hive_federation.cli.main", *command.split()],
-                # What is published must hold no secret, either.
+                # The published documents must hold no secret, either.
                 env={**environment, "AIRFLOW__HIVE_FEDERATION__STATE_URI": f"file:{site.run}/state"},
                 cwd=site.run,
                 stdout=out,

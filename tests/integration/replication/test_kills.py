@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.load.replay import Replay
 from tests.support.forked_workers import Run, forking
 from tests.support.kills import Case
-from tests.support.small_source import DATABASE
+from tests.support.small_source import DATABASE, commit_files, connected
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,57 @@ def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(
         case.load()
         assert case.state() == expected, f"killed before {steps[step]!r}"
     reference.drop()
+
+
+def test_a_load_that_was_given_up_leaves_nothing_to_the_next_dump(
+    small_source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    tmp_path: Path,
+    worker: Run,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The source has moved on when the next cycle dumps anew: new write ids, and a new column."""
+    steps: list[str] = []
+    case = Case(small_source, target, tmp_path)
+    case.drop()
+    case.load(steps)
+    for number, step in enumerate(("create acid", "partitions acid", "create seen", "publish")):
+        case.drop()
+        case.begin_anew()
+        case.dump()
+        case.kill(worker, "load", steps.index(step))
+        change(small_source, number)
+        case.begin_anew()
+        if step == "publish":
+            # It is killed once more, before the target's transactions with the new write ids end.
+            with monkeypatch.context() as patched:
+                patched.setattr(Replay, "end", stop)
+                with pytest.raises(Stopped):
+                    case.load()
+        case.load()
+        found = case.state()
+        case.drop()
+        Case(small_source, target, tmp_path / step).load()
+        assert found == case.state(), f"killed before {step!r}"
+    case.drop()
+
+
+class Stopped(Exception):  # noqa: N818 - the end of a process is no error
+    """Stands for the end of the process."""
+
+
+def stop(*_: object) -> None:
+    raise Stopped
+
+
+def change(source: EmbeddedMetastore, number: int) -> None:
+    """Commit twice, and add a column to another table."""
+    with connected(source) as client:
+        for _ in range(2):
+            commit_files(client, DATABASE, "acid")
+        table = client.get_table(DATABASE, "ext")
+        table.sd.cols.append(types.FieldSchema(name=f"added_{number}", type="int"))
+        client.alter_table(DATABASE, "ext", table)
 
 
 def test_a_dump_killed_at_each_of_its_steps_is_written_all_the_same(

@@ -15,6 +15,7 @@ from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.replication.replica.markers import object_markers
 from tests.support.dumps import manifest
 
 POLICY = ReplicationPolicy(name="p", source_database="db", dump_root="file:/dumps")
@@ -61,13 +62,14 @@ def test_partitions_that_the_source_does_not_list(
     directory.write_partitions("t", ())
     directory.finish_dump(manifest())
     layout = TargetLayout(policy=POLICY, managed="file:/w")
-    target = Target(layout.table(document, {}))
+    marks = object_markers(POLICY.name, directory.uri, 1)
+    target = Target(layout.table(document, marks))
     convergence = TableConvergence(
         target,  # type: ignore[arg-type]
         layout,
         DumpDirectory(directory.uri),
         document=document,
-        parameters={},
+        parameters=marks,
     )
     convergence.shape()
     convergence.drop_partitions(gone)
