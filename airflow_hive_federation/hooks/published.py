@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
 
 from airflow_hive_federation.errors import HiveFederationError, divided
 from airflow_hive_federation.hooks.compat import (
     AirflowException,
     AirflowNotFoundException,
+    AirflowSkipException,
     configured,
     redact,
 )
@@ -68,6 +71,31 @@ def publication(log: Log) -> Iterator[None]:
         if text not in _warned:
             _warned.add(text)
             log.warning("The state for Airflow's page Hive federation was not published. %s", text)
+
+
+class StatePublished(ABC):
+    """Publishes the error with which a block of a task ends, and lets it pass.
+
+    :param log: the logger of the task.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A deferral is no Exception, and neither is the end of a process.
+        if isinstance(error, Exception) and not isinstance(error, AirflowSkipException):
+            with publication(self._log):
+                self._failed(error)
+
+    @abstractmethod
+    def _failed(self, error: Exception) -> None:
+        """Publish an error."""
 
 
 def publisher_of(context: Context) -> Publisher:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import VerificationError, VerificationIncompleteError
-from airflow_hive_federation.hooks.compat import AirflowSkipException
 from airflow_hive_federation.hooks.error_translation import origin_of
 from airflow_hive_federation.hooks.group_fields import rendered_group
 from airflow_hive_federation.hooks.published import (
     Log,
+    StatePublished,
     policy_publisher,
     publication,
     publish_cycle,
@@ -113,31 +111,24 @@ class GroupStateOperator(ResultOperator):
         return [policy.to_json() for policy in rendered_group(self.group, {}).policies]
 
 
-class FailuresPublished(AbstractContextManager[None]):
-    """Publishes the error with which a block ends, and lets it pass.
+class FailuresPublished(StatePublished):
+    """Publishes the error with which a block ends, for each policy that the block works for.
 
-    :param policies: returns the fields of the policies that the block works for.
-    :param log: the logger of the task.
+    :param policies: returns the fields of the policies.
     """
 
     def __init__(
         self, policies: Callable[[], Sequence[Mapping[str, object]]], context: Context, log: Log
     ) -> None:
+        super().__init__(log)
         self._policies = policies
         self._context = context
-        self._log = log
         self._began_s = time.time()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # A deferral is no Exception, and neither is the end of a process.
-        if not isinstance(error, Exception) or isinstance(error, AirflowSkipException):
-            return
-        # The verification has published what it has found.
+    def _failed(self, error: Exception) -> None:
+        # The verification has published its differences.
         if isinstance(origin_of(error), VerificationError | VerificationIncompleteError):
             return
         seconds, by = time.time() - self._began_s, publisher_of(self._context)
-        with publication(self._log):
-            for policy in self._policies():
-                publish_failure(policy, error, by, seconds=seconds, log=self._log)
+        for policy in self._policies():
+            publish_failure(policy, error, by, seconds=seconds, log=self._log)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.hooks.compat import AirflowSkipException
 from airflow_hive_federation.hooks.published import (
     Log,
+    StatePublished,
     described,
     publication,
     publisher_of,
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.remotes.session import Remotes
 
 
-class RemoteStatePublished(AbstractContextManager["RemoteStatePublished"]):
+class RemoteStatePublished(StatePublished):
     """Publishes the state of a remote, and the error with which a block of a task ends, which it lets pass.
 
     :param metastore: the connection of the local metastore.
@@ -34,17 +32,13 @@ class RemoteStatePublished(AbstractContextManager["RemoteStatePublished"]):
     def __init__(
         self, *, metastore: str, remote: str, kind: str, database: str, context: Context, log: Log
     ) -> None:
+        super().__init__(log)
         self._metastore = metastore
         self._remote = f"{database}.{remote}" if kind == "table" and "." not in remote else remote
         self._context = context
-        self._log = log
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, AirflowSkipException):
-            with publication(self._log):
-                self._publisher(self._remote).failure(*described(error))
+    def _failed(self, error: Exception) -> None:
+        self._publisher(self._remote).failure(*described(error))
 
     def refreshed(self, remotes: Remotes, report: RefreshReport) -> None:
         """Publish a refresh, with the place that the link points to."""

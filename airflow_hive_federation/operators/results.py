@@ -31,7 +31,7 @@ class ResultOperator(BaseOperator):
         """Return the database whose metrics count a failure of the task; empty for those of all databases."""
         return ""
 
-    def watched(self, context: Context) -> AbstractContextManager[None]:
+    def watched(self, context: Context) -> AbstractContextManager[object]:
         """Return a context that sees the error with which the task ends; by default nothing looks."""
         return nullcontext()
 

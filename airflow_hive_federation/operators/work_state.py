@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.hooks.compat import AirflowSkipException
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.published import (
     Log,
+    StatePublished,
     described,
     publication,
     publisher_of,
@@ -28,25 +26,21 @@ if TYPE_CHECKING:
 _EVERY_S = 30.0
 
 
-class IngestStatePublished(AbstractContextManager["IngestStatePublished"]):
+class IngestStatePublished(StatePublished):
     """Publishes the run of a block, or the error with which it ends, which it lets pass.
 
     :param source: ``files``, or the connection that is queried.
     """
 
     def __init__(self, *, metastore: str, table: str, source: str, context: Context, log: Log) -> None:
+        super().__init__(log)
         self._metastore = metastore
         self._table = table
         self._source = source
         self._context = context
-        self._log = log
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, Exception) and not isinstance(error, AirflowSkipException):
-            with publication(self._log):
-                self._publisher().failure(*described(error))
+    def _failed(self, error: Exception) -> None:
+        self._publisher().failure(*described(error))
 
     def ended(self, report: IngestReport) -> None:
         """Publish a run that succeeded."""
