@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.replication.policy import ReplicationPolicy
     from airflow_hive_federation.storage.options import StorageOptions
 
@@ -23,6 +24,18 @@ class JobRunners:
     _storage_options: StorageOptions
 
     @abstractmethod
+    def runs_here(self) -> bool:
+        """Return whether the jobs run on this machine: the connection's master is a local one."""
+
+    @abstractmethod
+    def check_killed(self) -> None:
+        """Raise an error if the task was killed."""
+
+    @abstractmethod
+    def observer(self) -> Observer:
+        """Return the observer of the jobs' progress."""
+
+    @abstractmethod
     def submit(
         self,
         job: str,
@@ -36,6 +49,9 @@ class JobRunners:
 
     def copy_runner(self, policy: ReplicationPolicy | None = None) -> Callable[[str, str], None]:
         """Return a function of (URI of a copy plan, URI for the outcomes) that runs the copy job.
+
+        On a local master, where the job would read and write by this machine as well, this process carries
+        out the small plans of a policy; see :mod:`.small_copies`.
 
         :param policy: the policy that bounds the job's bandwidth, tasks and concurrent files; without it,
             they are unbounded.
@@ -52,7 +68,19 @@ class JobRunners:
                 holds=lambda *_: is_carried_out(plan_uri, outcomes_uri, self._storage_options),
             )
 
-        return run_copy
+        if policy is None:
+            return run_copy
+
+        def run_small_copy_here(plan_uri: str, outcomes_uri: str) -> None:
+            from airflow_hive_federation.hooks.small_copies import small_here
+
+            if not self.runs_here():
+                run_copy(plan_uri, outcomes_uri)
+                return
+            here = small_here(policy, run_copy, observer=self.observer(), check=self.check_killed)
+            here(plan_uri, outcomes_uri)
+
+        return run_small_copy_here
 
     def verify_runner(self, run: str = "") -> Callable[[str, str], str | None]:
         """Return a function of (URI of the plans, URI for the results) that reads both sides of a replica.

@@ -11,10 +11,9 @@ from airflow.sdk import Connection
 
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError
 from airflow_hive_federation.hooks.compat import AirflowNotFoundException
-from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.hooks.spark_output import is_routine
 from airflow_hive_federation.progress.lines import event_in
-from airflow_hive_federation.progress.observers import Observer, spaced
+from airflow_hive_federation.progress.observers import Observer, unobserved
 
 if TYPE_CHECKING:
     from airflow.sdk.types import Logger
@@ -39,8 +38,7 @@ _CAUSE_LINES = 100
 class PipelineSubmitHook(SparkSubmitHook):
     """Runs spark-submit once.
 
-    :param observer: receives the events of the job's progress; by default, they are lines of the log, two
-        per minute at most.
+    :param observer: receives the events of the job's progress.
     :param departs: spark-submit ends when the cluster has the application.
     :param on_application: receives the cluster's id of the driver or application, once spark-submit shows it.
     :param settings: the settings of the provider's hook.
@@ -49,7 +47,7 @@ class PipelineSubmitHook(SparkSubmitHook):
     def __init__(
         self,
         *,
-        observer: Observer | None = None,
+        observer: Observer = unobserved,
         on_application: Callable[[str], None] = lambda _: None,
         departs: bool = False,
         **settings: Any,
@@ -72,7 +70,7 @@ class PipelineSubmitHook(SparkSubmitHook):
             self._spark_exit_code = 0
         self._on_application = on_application
         self._announced = ""
-        self._observer = observer or spaced(task_observer(self.log))
+        self._observer = observer
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self._causes: deque[str] = deque(maxlen=_CAUSE_LINES)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.copy_files import copy_plan
@@ -13,6 +16,8 @@ from airflow_hive_federation.storage.plan_files import read_plan
 #: Spark copies more than this from two cores on in less time than one process, its start included.
 SMALL_BYTES = 256 * 1024 * 1024
 SMALL_FILES = 1000
+#: A limit of the bandwidth makes a plan large that takes more seconds than this.
+_SMALL_S = 10
 
 
 def small_here(
@@ -21,6 +26,8 @@ def small_here(
     *,
     at_most_bytes: int = SMALL_BYTES,
     at_most_files: int = SMALL_FILES,
+    observer: Observer = LOGGED,
+    check: Callable[[], None] = lambda: None,
 ) -> CopyRunner:
     """Return a copy runner that carries out small plans in this process, by the code of the Spark job.
 
@@ -28,14 +35,19 @@ def small_here(
     :param otherwise: carries out the other plans.
     :param at_most_bytes: the size up to which a plan is small.
     :param at_most_files: the number of files up to which it is.
+    :param observer: receives the progress of the copies.
+    :param check: raises an error if the copies must end.
     """
+
+    if policy.bandwidth_bytes_per_s:
+        at_most_bytes = min(at_most_bytes, policy.bandwidth_bytes_per_s * _SMALL_S)
 
     def run_copy(plan_uri: str, outcomes_uri: str) -> None:
         if not _is_small(plan_uri, at_most_bytes, at_most_files, policy.storage_options):
             otherwise(plan_uri, outcomes_uri)
             return
         copy_plan(
-            ThisProcess(),
+            ThisProcess(check),
             plan_uri,
             outcomes_uri,
             bandwidth_bytes_per_s=policy.bandwidth_bytes_per_s,
@@ -44,6 +56,7 @@ def small_here(
             preserve=Preserve(letters=policy.preserve, strictly=policy.preserve_strictly),
             sources=policy.sources,
             options=policy.storage_options,
+            observer=observer,
         )
 
     return run_copy

@@ -168,6 +168,25 @@ class SparkPipelineHook(JobRunners, JobFollower):
             if not departed:
                 files.forget(run.attempt)
 
+    def runs_here(self) -> bool:
+        """Return whether the jobs run on this machine: the connection's master is a local one."""
+        return self._provider_hook().master.startswith("local")
+
+    def check_killed(self) -> None:
+        """Check that nobody has killed the task.
+
+        :raises SparkJobError: :meth:`on_kill` was called.
+        """
+        if self._killed:
+            raise SparkJobError("The task was killed; the next run copies the files that are missing.")
+
+    def observer(self) -> Observer:
+        """Return the caller's observer of progress, or one that writes lines of the task's log."""
+        from airflow_hive_federation.hooks.progress import task_observer
+        from airflow_hive_federation.progress.observers import spaced
+
+        return self._observer or spaced(task_observer(self.log))
+
     def wait_for_copy(self, dump: str, source: MetastorePool) -> None:
         """Wait for the copy job of an earlier, killed load of a dump, if the job still runs.
 
@@ -251,7 +270,7 @@ class SparkPipelineHook(JobRunners, JobFollower):
         }
         return PipelineSubmitHook(
             conn_id=self.conn_id,
-            observer=self._observer,
+            observer=self.observer(),
             conf={**defaults, **conf, **(_LEAVING_CONF if departs else {})},
             departs=departs,
             **settings,

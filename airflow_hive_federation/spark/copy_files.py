@@ -21,7 +21,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.progress.events import FilesProcessed
 from airflow_hive_federation.progress.kinds import FileJob
-from airflow_hive_federation.progress.observers import LOGGED
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.spark.balancing import balance
 from airflow_hive_federation.spark.failures import combined, error_to_json
 from airflow_hive_federation.spark.groups import (
@@ -164,6 +164,7 @@ def copy_plan(
     preserve: Preserve | None = None,
     sources: SourceRoots | None = None,
     options: StorageOptions | None = None,
+    observer: Observer = LOGGED,
 ) -> CopySummary:
     """Copy the files of a plan that are not recorded as copied.
 
@@ -180,6 +181,7 @@ def copy_plan(
     :param preserve: parts of the sources' owners, groups and modes that the copies keep.
     :param sources: directories that items may come from; without it, the job trusts the plan's author.
     :param options: storage options, see :func:`.filesystem.options_for`.
+    :param observer: receives the progress; by default, it is lines of the log, which a hook reads.
     :raises SourceNotAllowedError: an item lies outside of these directories; all others were copied.
     :raises FileVanishedError: files are gone, or changed during their copy.
     :raises StorageError: files cannot be read or written. All others were copied, except on a full disk.
@@ -230,13 +232,18 @@ def copy_plan(
         bytes_done=workers.counter(),
     )
     results = run_groups(
-        workers, groups, task, job=FileJob.COPY, total_bytes=sum(item.size_bytes for item in pending)
+        workers,
+        groups,
+        task,
+        job=FileJob.COPY,
+        total_bytes=sum(item.size_bytes for item in pending),
+        observer=observer,
     )
     if any(result.attempt for result in results) or workers.speculates:
         # Failed or killed attempts may have left temporary files of this very run.
         survey_targets(directories, options=options, sweep_runs_before=f"{run_id}~")
     summary = summarize(items, pending, groups, results, time.monotonic() - begun_at)
-    _finish(summary, results, outcomes_uri, options)
+    _finish(summary, results, outcomes_uri, options, observer)
     return summary
 
 
@@ -342,12 +349,13 @@ def _finish(
     results: Sequence[GroupResult],
     outcomes_uri: str,
     options: StorageOptions | None,
+    observer: Observer,
 ) -> None:
     failures = failures_of(results)
     document = {**asdict(summary), "failures": [error_to_json(failure) for failure in failures]}
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     write_atomically(join(outcomes_uri, SUMMARY), [text.encode()], options, private=True)
-    LOGGED(
+    observer(
         FilesProcessed(
             job=FileJob.COPY,
             files=summary.copied + summary.identical + summary.recorded,

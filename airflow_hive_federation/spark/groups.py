@@ -25,7 +25,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.progress.events import FilesProcessed
 from airflow_hive_federation.progress.kinds import FileJob
-from airflow_hive_federation.progress.observers import LOGGED
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.spark.failures import error_from_json, error_to_json
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.filesystem import join
@@ -185,7 +185,13 @@ class Workers(Protocol):
 
 
 def run_groups(
-    workers: Workers, groups: Groups, task: GroupTask, *, job: FileJob, total_bytes: int
+    workers: Workers,
+    groups: Groups,
+    task: GroupTask,
+    *,
+    job: FileJob,
+    total_bytes: int,
+    observer: Observer = LOGGED,
 ) -> list[GroupResult]:
     """Run one task per group, wait for all, and report the progress every few seconds.
 
@@ -194,12 +200,13 @@ def run_groups(
     :param task: the function of each task.
     :param job: the job, which names the work in Spark's UI and in the events of progress.
     :param total_bytes: bytes of all items.
+    :param observer: receives the progress; by default, it is lines of the log.
     :raises SparkJobError: a task failed as a whole; failures of single items are in the results instead.
     """
     if not groups:
         return []
     total_files = sum(len(group) for group in groups)
-    with _progress(task, job, total_files, total_bytes):
+    with _progress(task, job, total_files, total_bytes, observer):
         return workers.run(groups, task, description=job.value)
 
 
@@ -255,7 +262,9 @@ def _group_result(
 
 
 @contextmanager
-def _progress(task: GroupTask, job: FileJob, files: int, size_bytes: int) -> Iterator[None]:
+def _progress(
+    task: GroupTask, job: FileJob, files: int, size_bytes: int, observer: Observer
+) -> Iterator[None]:
     """Report the tasks' progress from a thread of the driver while the block runs."""
     ended = threading.Event()
     begun_at = time.monotonic()
@@ -263,7 +272,7 @@ def _progress(task: GroupTask, job: FileJob, files: int, size_bytes: int) -> Ite
     def report() -> None:
         while not ended.wait(_PROGRESS_EVERY_S):
             done_bytes = getattr(task.bytes_done, "value", 0)
-            LOGGED(
+            observer(
                 FilesProcessed(
                     job=job,
                     files=getattr(task.files_done, "value", 0),

@@ -7,6 +7,7 @@ place.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from airflow_hive_federation.spark.failures import from_spark
@@ -55,10 +56,16 @@ class SparkWorkers:
 
 
 class ThisProcess:
-    """Runs tasks in this process, for work that takes less time than the start of Spark."""
+    """Runs tasks in this process, for work that takes less time than the start of Spark.
+
+    :param check: raises an error if the work must end; called before each task.
+    """
 
     slots = 1
     speculates = False
+
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
+        self._check = check
 
     def counter(self) -> Counter:
         """Return a sum for the threads of this process."""
@@ -67,7 +74,11 @@ class ThisProcess:
     def run(self, groups: Groups, task: GroupTask, *, description: str) -> list[GroupResult]:
         """Run one task after the other."""
         del description
-        return [task.run(group) for group in groups]
+        results = []
+        for group in groups:
+            self._check()
+            results.append(task.run(group))
+        return results
 
 
 class _Sum:

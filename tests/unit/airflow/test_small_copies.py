@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_hive_federation.errors import CycleLostError, DumpCorruptError, SourceNotAllowedError
+from airflow_hive_federation.errors import (
+    CycleLostError,
+    DumpCorruptError,
+    SourceNotAllowedError,
+    SparkJobError,
+)
 from airflow_hive_federation.hooks.small_copies import small_here
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.progress.events import Event, FilesProcessed
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.fence import raise_fence, write_ticket
 from airflow_hive_federation.storage.plan_files import read_outcomes, write_bound_plan
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.hooks.spark import SparkPipelineHook
 
 
 class Small:
@@ -32,13 +45,24 @@ class Small:
         ]
         self.plan, _ = write_bound_plan(f"file:{root}/dump/load/copy_plan.jsonl", self.items)
 
-    def copy(self, *, at_most_bytes: int = 10, at_most_files: int = 2, root: str = "source") -> None:
-        policy = ReplicationPolicy(
+    def policy(self, root: str = "source", bandwidth_bytes_per_s: int | None = None) -> ReplicationPolicy:
+        return ReplicationPolicy(
             name="p",
             source_database="d",
             dump_root=f"file:{self.root}/dump",
             allowed_source_roots=[f"file:{self.root}/{root}"],
+            bandwidth_bytes_per_s=bandwidth_bytes_per_s,
         )
+
+    def copy(
+        self,
+        *,
+        at_most_bytes: int = 10,
+        at_most_files: int = 2,
+        root: str = "source",
+        bandwidth_bytes_per_s: int | None = None,
+    ) -> None:
+        policy = self.policy(root, bandwidth_bytes_per_s)
 
         def otherwise(plan: str, _outcomes: str) -> None:
             self.to_spark.append(plan)
@@ -48,6 +72,13 @@ class Small:
 
     def copied(self) -> list[str]:
         return sorted(path.name for path in (self.root / "target").glob("*"))
+
+
+def hook_of(conn_id: str, observer: Observer = unobserved) -> SparkPipelineHook:
+    # It imports Airflow, which a copy does not.
+    from airflow_hive_federation.hooks.spark import SparkPipelineHook
+
+    return SparkPipelineHook(conn_id, observer=observer)
 
 
 @pytest.fixture
@@ -78,6 +109,35 @@ def test_a_plan_that_was_carried_out_in_part_continues(small: Small) -> None:
 def test_a_larger_plan_goes_to_spark(small: Small, bound: dict[str, int]) -> None:
     small.copy(**bound)
     assert (small.copied(), small.to_spark) == ([], [small.plan])
+
+
+def test_a_slow_plan_goes_to_spark(small: Small) -> None:
+    small.items = [replace(item, size_bytes=6) for item in small.items]
+    small.plan, _ = write_bound_plan(f"file:{small.root}/dump/load/copy_plan.jsonl", small.items)
+    small.copy(at_most_bytes=12, bandwidth_bytes_per_s=1)
+    assert (small.copied(), small.to_spark) == ([], [small.plan])
+
+
+@pytest.mark.parametrize(("host", "here"), [("local[2]", True), ("yarn", False), ("spark://far:7077", False)])
+def test_tasks_copy_small_plans_where_spark_would_copy_on_this_machine(
+    small: Small, monkeypatch: pytest.MonkeyPatch, host: str, here: bool
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ENGINE", json.dumps({"conn_type": "spark", "host": host}))
+    events: list[Event] = []
+    hook = hook_of("engine", events.append)
+    monkeypatch.setattr(hook, "submit", lambda *arguments, **_: small.to_spark.append(arguments[0]))
+    hook.copy_runner(small.policy())(small.plan, small.outcomes)
+    assert (small.copied(), small.to_spark) == ((["a", "b"], []) if here else ([], ["copy-files"]))
+    assert [type(event) for event in events] == ([FilesProcessed] if here else [])
+
+
+def test_a_killed_task_copies_no_more(small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_ENGINE", json.dumps({"conn_type": "spark", "host": "local"}))
+    hook = hook_of("engine")
+    hook.on_kill()
+    with pytest.raises(SparkJobError, match="killed"):
+        hook.copy_runner(small.policy())(small.plan, small.outcomes)
+    assert small.copied() == []
 
 
 def test_a_fenced_copy_publishes_nothing(small: Small) -> None:
