@@ -12,7 +12,7 @@ from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.metastore import MetastoreSettings
 from tests.support.process_memory import peak_memory_bytes
 
-PARTITIONS, ROWS, BATCH_ROWS = 10_000, 1_000_000, 100_000
+PARTITIONS, ROWS, BATCH_ROWS = 4_000, 1_000_000, 100_000
 RECORD_BYTES = 100_000_000
 
 
