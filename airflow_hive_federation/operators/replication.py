@@ -186,9 +186,9 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     If the worker is killed and the copy job works on, the next run waits for it in place of starting another.
     Spark starts only if files are to be copied; on a local master, the task copies small plans itself. Tables
     that the cycle changed update their assets, ``hive://host:port/database/table`` of the target, with
-    ``event_id``, ``policy`` and ``source`` in the event's extra. Returns ``{"dump", "database", "event_id", "tables", "partitions", "functions", "idle",
-    "skipped"}``; ``skipped`` is also a run facet of OpenLineage. The task is skipped if ``dump`` is a list of
-    tasks that were all skipped.
+    ``event_id``, ``policy`` and ``source`` in the event's extra. Returns ``{"dump", "database", "event_id",
+    "tables", "partitions", "functions", "idle", "skipped"}``; ``skipped`` is also a run facet of OpenLineage.
+    The task is skipped if ``dump`` is a list of tasks that were all skipped.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)

@@ -328,9 +328,8 @@ def _carry_out(
         for item in objects
         for file in item.files
     ]
-    if not items:
-        return
     for item in objects:
+        # A directory without files gets one, too: without it, nobody could know later that it was a copy's.
         note = Note.of(table, Kind.COPY, targets[item.partition])
         if item.write_ids is None:
             note = replace(
@@ -340,6 +339,8 @@ def _carry_out(
                 content=item.mark.content,
             )
         take_note(cluster, note, options)
+    if not items:
+        return
     run = hashlib.sha256("\0".join(sorted(targets.values())).encode()).hexdigest()[:24]
     state = join(state_of(cluster), run)
     take_note(cluster, Note.of(table, Kind.PLAN, state), options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,7 @@ def tables(hive_sql_source: HiveSql) -> None:
         f"INSERT INTO {DATABASE}.plain VALUES (1), (2)",
         f"CREATE EXTERNAL TABLE {DATABASE}.parted (id INT) PARTITIONED BY (p STRING) STORED AS ORC",
         f"INSERT INTO {DATABASE}.parted VALUES (1, 'a'), (2, 'b:c'), (3, 'd')",
+        f"CREATE EXTERNAL TABLE {DATABASE}.bare (id INT)",
         f"CREATE VIEW {DATABASE}.seen AS SELECT id FROM {DATABASE}.plain",
     ):
         hive_sql_source.execute(statement)
@@ -144,6 +146,16 @@ def test_a_table_is_copied_kept_current_and_dropped(
     assert not any(map(files, places))
     assert len(files(location(client, "plain"))) == 3
     assert drop_copies(client, registry, name, "C2").copied == []
+
+
+def test_the_copy_of_an_empty_table_is_dropped_without_a_warning(
+    client: MetastoreClient, registry: ClusterRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy_to_cluster(client, registry, f"{DATABASE}.bare", "C2", never)
+    copy = copy_in_c2(client, "bare")
+    assert copy is not None
+    assert drop_copies(client, registry, f"{DATABASE}.bare", "C2").left == [copy.location]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_copies_of_a_dropped_table_are_swept_by_its_event(
