@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "remotes-writing.md"
 HOOK = "org.apache.hadoop.hive.ql.hooks.EnforceReadOnlyDatabaseHook"
 BY_STORE = "org.apache.hadoop.hive.ql.security.authorization.StorageBasedAuthorizationProvider"
 #: Formats make no difference to Hive; Spark has writers of its own for Parquet and, alike, for ORC.
-HIVES_KINDS = ("text", "orc", "text_p", "acid_p")
+HIVES_KINDS = ("orc", "text_p", "acid_p")
 SPARKS_KINDS = ("text", "parquet", "sparks", "text_p", "parquet_p", "acid_p")
 #: Spark then writes by the link's output format, of which there is none.
 NO_WRITERS = (
