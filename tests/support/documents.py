@@ -59,7 +59,14 @@ def blocks_in(language: str) -> list[Block]:
 
 def commands_of(block: Block) -> Iterator[Command]:
     """Read a block as a shell does, as far as the documents use one."""
-    lines = (_COMMENT.sub("", line) for line in block.text.replace("\\\n", " ").splitlines())
+    lines, open_line = list[str](), ""
+    for line in block.text.splitlines():
+        open_line += _COMMENT.sub("", line)
+        # A quoted text goes on in the next line.
+        open_line += "\n" if open_line.count('"') % 2 else ""
+        if not open_line.endswith("\n"):
+            lines.append(open_line)
+            open_line = ""
     for part in (part for line in lines for part in line.split(" && ") if part.strip()):
         words = shlex.split(part)
         variables: dict[str, str] = {}
