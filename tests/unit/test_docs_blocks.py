@@ -143,7 +143,7 @@ def test_commands_are_accepted(command: Command) -> None:
     match command.words:
         case [] if command.variables:
             return
-        case ["hive-federation", *arguments]:
+        case ["hive-federation", *arguments] | ["airflow", "hive-federation", *arguments]:
             parsed(build_parser(), arguments)
         case ["make", target, *arguments]:
             makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
