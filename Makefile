@@ -6,7 +6,7 @@ PY     := $(VENV)/bin/python
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test torture fuzz check bench docs release-check clean
+.PHONY: demo test torture fuzz check bench docs screenshots release-check clean
 
 demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up; SITE=hadoop)
 	$(BIN)/hive-federation demo $(if $(SITE),--site $(SITE)) $(if $(UI),--ui)
@@ -32,6 +32,9 @@ bench: $(READY)               ## measurements beside the peers, into build/bench
 
 docs: $(READY)                ## the documentation as a site, with a reference made from the code, in build/site
 	$(PY) scripts/build_site.py
+
+screenshots: $(READY)         ## the pictures of the documents in docs/images, made by the browser tests (minutes)
+	HIVE_FEDERATION_PICTURES=docs/images $(PY) -m pytest tests/integration/airflow/test_airflow_standalone.py
 
 release-check: $(READY)       ## build wheel and sdist, and install each beside a new Airflow
 	$(PY) scripts/check_release.py

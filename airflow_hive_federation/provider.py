@@ -54,6 +54,7 @@ def get_provider_info() -> dict[str, object]:
                 "plugin-class": f"{_PACKAGE}.plugin.registration.HiveFederationPlugin",
             }
         ],
+        "cli": [f"{_PACKAGE}.cli.airflow_command.get_commands"],
         "config": {"hive_federation": {"description": _CONFIG, "options": _OPTIONS}},
     }
 

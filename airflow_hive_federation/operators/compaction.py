@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.hooks.compat import AirflowFailException
@@ -87,12 +89,18 @@ class _CompactionOperator(LineageOperator, ResultOperator):
 
     def note_lineage(self, hook: HiveMetastoreHook, reports: Sequence[CompactionReport]) -> None:
         """Record the compacted tables as lineage: each was read and written, with the same rows."""
-        names = sorted({report.table for report in reports if report.state == "compacted"})
-        tables = [
-            TableDataset(namespace=namespace(hook.settings), database=database, table=table)
-            for database, _, table in (name.partition(".") for name in names)
-        ]
-        self.lineage = Lineage(inputs=tables, outputs=tables)
+        done = sorted(
+            (report for report in reports if report.state == "compacted"), key=lambda report: report.table
+        )
+        inputs, outputs = [], []
+        for name, of_table in groupby(done, key=lambda report: report.table):
+            merged = list(of_table)
+            database, _, table = name.partition(".")
+            read = TableDataset(namespace=namespace(hook.settings), database=database, table=table)
+            rows, size_bytes = sum(one.rows for one in merged), sum(one.size_bytes for one in merged)
+            inputs.append(read)
+            outputs.append(replace(read, rows=rows, size_bytes=size_bytes))
+        self.lineage = Lineage(inputs=inputs, outputs=outputs)
 
     def on_kill(self) -> None:
         """Stop the Spark job; the transaction of the compaction is aborted."""

@@ -7,14 +7,16 @@ connection's first URI.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.openlineage.facet import ColumnLineageDatasetFacet
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.replication.load.summary import LoadSummary
     from airflow_hive_federation.replication.policy import ReplicationPolicy
+    from airflow_hive_federation.replication.replica.described_tables import DescribedTable
+    from airflow_hive_federation.replication.verify.report import VerificationReport
 
 #: Asset aliases through which tasks update the assets of tables, which are known only at run time.
 REPLICATED = AssetAlias("hive_replication")
@@ -41,8 +45,11 @@ class TableDataset:
     :param namespace: ``hive://host:port``.
     :param database: the database of the table.
     :param table: the name of the table.
-    :param rows: the number of rows written to it, if known.
-    :param size_bytes: the number of bytes written to it, if known.
+    :param rows: the number of rows written to it, or read from it, if known.
+    :param size_bytes: the number of bytes written to it, or read from it, if known.
+    :param files: the number of files written to it, or read from it, if known.
+    :param copy_of: the table of which it is a copy, column by column.
+    :param describe: reads the table's columns, for a copy; and its rows if the copy is a whole one.
     """
 
     namespace: str
@@ -50,6 +57,14 @@ class TableDataset:
     table: str
     rows: int | None = None
     size_bytes: int | None = None
+    files: int | None = None
+    copy_of: TableDataset | None = None
+    describe: Callable[[], DescribedTable | None] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name of the dataset."""
+        return f"{self.database}.{self.table}"
 
     @property
     def asset(self) -> Asset:
@@ -76,15 +91,11 @@ class LineageOperator:
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any]:
         """Return the task's lineage; the OpenLineage provider, if installed, calls this method."""
-        from airflow.providers.common.compat.openlineage.facet import InputDataset
         from airflow.providers.openlineage.extractors import OperatorLineage
 
         lineage = self.lineage or Lineage()
         return OperatorLineage(
-            inputs=[
-                InputDataset(namespace=dataset.namespace, name=f"{dataset.database}.{dataset.table}")
-                for dataset in lineage.inputs
-            ],
+            inputs=[_input(dataset) for dataset in lineage.inputs],
             outputs=[_output(dataset) for dataset in lineage.outputs],
             run_facets={SKIPPED_TABLES: _skipped(lineage.skipped)} if lineage.skipped else {},
         )
@@ -119,7 +130,7 @@ def announce(
 
 
 class CopiedSizes:
-    """Adds up the bytes that increments copy, per table, and passes all events on.
+    """Adds up the files and bytes that increments copy, per table, and passes all events on.
 
     :param observer: receives the events.
     """
@@ -128,6 +139,8 @@ class CopiedSizes:
         self._observer = observer
         #: Bytes by the table of the target, with its database.
         self.sizes: dict[str, int] = {}
+        #: Numbers of files, likewise.
+        self.files: dict[str, int] = {}
 
     def __call__(self, event: Event, /) -> None:
         """Take an event of a load."""
@@ -135,6 +148,7 @@ class CopiedSizes:
 
         if isinstance(event, TableCopied):
             self.sizes[event.table] = self.sizes.get(event.table, 0) + event.size_bytes
+            self.files[event.table] = self.files.get(event.table, 0) + event.files
         self._observer(event)
 
 
@@ -145,33 +159,66 @@ def note_load(
     policy: ReplicationPolicy,
     summary: LoadSummary,
     *,
-    copied: Mapping[str, int] | None = None,
+    copied: CopiedSizes | None = None,
 ) -> Lineage:
     """Update the assets of the tables that a load of a policy has changed, and return its lineage.
 
     :param context: the task's context, whose task has the outlet :data:`REPLICATED`.
     :param source: the settings of the source's metastore.
     :param target: the settings of the target's metastore.
-    :param copied: the sizes of :class:`CopiedSizes`; tables of a bootstrap have those of its dump.
+    :param copied: the counts of an increment's copies; tables of a bootstrap have those of its dump.
     """
+    from airflow_hive_federation.replication.replica.described_tables import described_table
     from airflow_hive_federation.replication.replica.table_index import changed_tables, whole_sizes
 
-    tables = sorted(changed_tables(summary.dump, policy.storage_options))
-    source_tables = [policy.source_table(table) for table in tables]
-    sizes = whole_sizes(summary.dump, policy.storage_options)
-    for table in set(tables) - sizes.keys():
-        sizes[table] = (copied or {}).get(f"{policy.target_database}.{table}")
-    lineage = Lineage(
-        inputs=datasets(source, policy.source_database, source_tables),
-        outputs=[
-            replace(dataset, size_bytes=sizes.get(dataset.table))
-            for dataset in datasets(target, policy.target_database, tables)
-        ],
-        skipped=summary.skipped,
-    )
+    options = policy.storage_options
+    tables = sorted(changed_tables(summary.dump, options))
+    inputs = datasets(source, policy.source_database, [policy.source_table(table) for table in tables])
+    sizes = whole_sizes(summary.dump, options)
+    counted = (copied.sizes, copied.files) if copied else ({}, {})
+    outputs = []
+    for read, written in zip(inputs, datasets(target, policy.target_database, tables), strict=True):
+        table = written.table
+        size_bytes, files = sizes.get(table) or (counts.get(written.name) for counts in counted)
+        outputs.append(
+            replace(
+                written,
+                size_bytes=size_bytes,
+                files=files,
+                copy_of=read,
+                describe=partial(described_table, summary.dump, table, options),
+            )
+        )
     extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
-    announce(context, REPLICATED, lineage.outputs, extra)
-    return lineage
+    announce(context, REPLICATED, outputs, extra)
+    return Lineage(inputs=inputs, outputs=outputs, skipped=summary.skipped)
+
+
+def verified(
+    source: MetastoreSettings,
+    target: MetastoreSettings,
+    policy: ReplicationPolicy,
+    report: VerificationReport,
+) -> Lineage:
+    """Return the lineage of a verification: it reads the tables of both sides, whose rows it counts."""
+    inputs = []
+    for table in report.tables:
+        read = TableDataset(
+            namespace=namespace(source),
+            database=policy.source_database,
+            table=policy.source_table(table.name),
+            rows=table.source_rows,
+        )
+        copy = TableDataset(
+            namespace=namespace(target),
+            database=policy.target_database,
+            table=table.name,
+            rows=table.target_rows,
+            size_bytes=table.size_bytes,
+            files=table.files,
+        )
+        inputs += [read, copy]
+    return Lineage(inputs=inputs)
 
 
 def _skipped(tables: Mapping[str, str]) -> object:
@@ -183,17 +230,57 @@ def _skipped(tables: Mapping[str, str]) -> object:
     return facet(tables=dict(tables))
 
 
+def _input(dataset: TableDataset) -> object:
+    from airflow.providers.common.compat.openlineage.facet import InputDataset
+    from openlineage.client.facet_v2 import data_quality_metrics_input_dataset as metrics
+
+    counted = metrics.DataQualityMetricsInputDatasetFacet(
+        columnMetrics={}, rowCount=dataset.rows, bytes=dataset.size_bytes, fileCount=dataset.files
+    )
+    return InputDataset(
+        namespace=dataset.namespace,
+        name=dataset.name,
+        inputFacets={"dataQualityMetrics": counted} if dataset.rows is not None else {},
+    )
+
+
 def _output(dataset: TableDataset) -> object:
     from airflow.providers.common.compat.openlineage.facet import (
         OutputDataset,
         OutputStatisticsOutputDatasetFacet,
     )
 
-    facets: dict[str, Any] = {}
-    if dataset.rows is not None or dataset.size_bytes is not None:
-        facets["outputStatistics"] = OutputStatisticsOutputDatasetFacet(
-            rowCount=dataset.rows, size=dataset.size_bytes
-        )
+    described = dataset.describe() if dataset.describe else None
+    rows = described.rows if described and dataset.rows is None else dataset.rows
+    written = OutputStatisticsOutputDatasetFacet(
+        rowCount=rows, size=dataset.size_bytes, fileCount=dataset.files
+    )
     return OutputDataset(
-        namespace=dataset.namespace, name=f"{dataset.database}.{dataset.table}", outputFacets=facets
+        namespace=dataset.namespace,
+        name=dataset.name,
+        facets={"columnLineage": _copied_columns(dataset.copy_of, described.columns)}
+        if described and dataset.copy_of
+        else {},
+        outputFacets={"outputStatistics": written}
+        if rows is not None or dataset.size_bytes is not None
+        else {},
+    )
+
+
+def _copied_columns(read: TableDataset, columns: Iterable[str]) -> ColumnLineageDatasetFacet:
+    from airflow.providers.common.compat.openlineage.facet import (
+        ColumnLineageDatasetFacet,
+        Fields,
+        InputField,
+    )
+
+    return ColumnLineageDatasetFacet(
+        fields={
+            column: Fields(
+                inputFields=[InputField(namespace=read.namespace, name=read.name, field=column)],
+                transformationDescription="copied",
+                transformationType="IDENTITY",
+            )
+            for column in columns
+        }
     )

@@ -13,7 +13,13 @@ from airflow_hive_federation.hooks.error_translation import airflow_error, as_ai
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.progress import task_observer
-from airflow_hive_federation.operators.lineage import REPLICATED, CopiedSizes, LineageOperator, note_load
+from airflow_hive_federation.operators.lineage import (
+    REPLICATED,
+    CopiedSizes,
+    LineageOperator,
+    note_load,
+    verified,
+)
 from airflow_hive_federation.operators.page_links import PolicyLink
 from airflow_hive_federation.operators.policy_state import FailuresPublished, PolicyOperator
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
@@ -233,11 +239,11 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
                 )
                 self.publish_cycle(context, source_pool, target_pool, policy, skipped=summary.skipped)
             ends = source.settings, target.settings
-            self.lineage = note_load(context, *ends, policy, summary, copied=copied.sizes)
+            self.lineage = note_load(context, *ends, policy, summary, copied=copied)
             return summary
 
 
-class VerifyReplicaOperator(_DumpUsingOperator):
+class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
     """Compares a loaded dump with the target: definitions, file digests, write ids and row counts.
 
     After an increment, it compares the files and rows of the changed tables only; if no table changed, Spark
@@ -293,6 +299,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
                     observer=self.observer,
                 )
             self.publish_verification(context, policy, report, whole=tables is None)
+            self.lineage = verified(source.settings, target.settings, policy, report)
             if self.fail:
                 report.raise_if_different()
             for difference in (*report.differences, *report.failures):

@@ -97,7 +97,7 @@ class _GroupLoadingOperator(LineageOperator, _GroupOperator):
         group: ReplicationGroup,
         loads: Sequence[LoadSummary],
         *,
-        copied: Mapping[str, int] | None = None,
+        copied: CopiedSizes | None = None,
     ) -> None:
         """Update the assets of the tables that the members' loads have changed, and keep their lineage."""
         self.lineage = Lineage()
@@ -229,7 +229,7 @@ class GroupLoadOperator(_GroupLoadingOperator):
                     observer=copied,
                 )
                 self.publish_cycles(context, source_pool, target_pool, group, summary.members)
-            self.note(context, source.settings, target.settings, group, summary.members, copied=copied.sizes)
+            self.note(context, source.settings, target.settings, group, summary.members, copied=copied)
             return summary
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 #: Where people look at the pages after a run.
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+#: Directory of the pictures in the documents; ``make screenshots`` sets it.
+PICTURES = "HIVE_FEDERATION_PICTURES"
 #: A busy machine may take long for anything.
 PATIENCE_MS = 60_000
 WIDE, NARROW = (1300, 900), (390, 800)
+#: The size of pictures in documents.
+DOCUMENTED = (1100, 620)
 SERIOUS = {"serious", "critical"}
 
 
@@ -46,6 +51,11 @@ class Sight:
     def take_picture(self, of: str) -> None:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         self.page.screenshot(path=SCREENSHOTS / f"{of}-{self.name}.png")
+
+    def take_picture_for_documents(self, of: str) -> None:
+        """Write a picture where ``make screenshots`` asks for it, and otherwise among the others."""
+        directory = Path(os.environ.get(PICTURES) or SCREENSHOTS)
+        self.page.screenshot(path=directory / f"{of}.png")
 
 
 @contextmanager

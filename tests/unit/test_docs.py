@@ -3,129 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import ast
-import importlib
 import inspect
-import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from airflow_hive_federation import errors
-from airflow_hive_federation.cli.main import build_parser, main
-from airflow_hive_federation.cli.replicate import read_policy_file
+from airflow_hive_federation.cli.main import build_parser
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.ingest import errors as ingest_errors
 from airflow_hive_federation.replication.policy import HIVE_OPTIONS, ReplicationPolicy
+from tests.support.documents import BY_NAME, ROOT
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests" / "golden").glob("*.md")]
-)
-BY_NAME = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in DOCUMENTS}
-
-_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _INLINE = re.compile(r"`([^`\n]+)`")
 _OWN = "airflow_hive_federation"
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block of a document."""
-
-    document: str
-    line: int
-    language: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.document}:{self.line}"
-
-
-def blocks() -> Iterator[Block]:
-    for name, text in BY_NAME.items():
-        for match in _BLOCK.finditer(text):
-            yield Block(name, text.count("\n", 0, match.start()) + 1, match[1], match[2])
-
-
-BLOCKS = list(blocks())
-PYTHON = [block for block in BLOCKS if block.language == "python"]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
-SHELL = [block for block in BLOCKS if block.language in {"", "sh", "bash", "shell", "console"}]
-
-
-# -- code --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("block", PYTHON, ids=str)
-def test_python_compiles_and_imports_what_there_is(block: Block) -> None:
-    for node in ast.walk(ast.parse(block.text)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_OWN):
-            module = importlib.import_module(node.module or "")
-            for alias in node.names:
-                assert hasattr(module, alias.name) or _is_module(f"{node.module}.{alias.name}"), alias.name
-
-
-def _is_module(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
-
-
-def test_dags_import_in_airflow(tmp_path: Path) -> None:
-    """In a process and a home of its own: Airflow's import writes there."""
-    dags = tmp_path / "dags"
-    dags.mkdir()
-    written = [block for block in PYTHON if re.search(r"\bDAG\(", block.text)]
-    assert written
-    for number, block in enumerate(written):
-        (dags / f"dag_{number}.py").write_text(block.text, encoding="utf-8")
-    for example in (ROOT / "dags").glob("*.py"):
-        (dags / example.name).write_text(example.read_text(encoding="utf-8"), encoding="utf-8")
-    ends = ("--source", "thrift://a:1", "--target", "thrift://b:1")
-    assert main(["init", str(tmp_path / "new"), *ends, "--database", "mine"]) == 0
-    (dags / "mine.py").write_bytes((tmp_path / "new" / "dags" / "replicate_mine.py").read_bytes())
-    code = (
-        "import json, sys\n"
-        "from airflow.dag_processing.dagbag import DagBag\n"
-        "bag = DagBag(sys.argv[1])\n"
-        "print(json.dumps([bag.import_errors, {d.dag_id: sorted(d.task_ids) for d in bag.dags.values()}]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(dags)],
-        env={**os.environ, "AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    import_errors, dags_found = json.loads(done.stdout.splitlines()[-1])
-    assert import_errors == {}
-    assert len(dags_found) == len(list(dags.glob("*.py")))
-    steps = ("decide", "drain", "dump", "increment", "load", "verify")
-    for policy in ("sales", "mine"):
-        assert dags_found[f"replicate_{policy}"] == [f"replicate_{policy}.{step}" for step in steps]
-
-
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "json"], ids=str)
-def test_json_is_json(block: Block) -> None:
-    json.loads(block.text)
-
-
-@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=str)
-def test_toml_is_a_policy(block: Block, tmp_path: Path) -> None:
-    if "source_database" not in tomllib.loads(block.text):
-        return
-    path = tmp_path / "policy.toml"
-    path.write_text(block.text, encoding="utf-8")
-    assert read_policy_file(path).policy.source_database
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.name for path in EXAMPLES])
@@ -155,24 +53,19 @@ def _anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def commands() -> Iterator[tuple[str, str]]:
-    """Command lines of ours: those in blocks, and quoted ones, which may stand for several by ``a | b``."""
-    for block in SHELL:
-        for line in block.text.splitlines():
-            if line.startswith("hive-federation "):
-                yield str(block), line.partition("  #")[0]
+def quoted_commands() -> Iterator[tuple[str, str]]:
+    """Quoted command lines of ours, which may stand for several by ``a | b``."""
     for name, text in BY_NAME.items():
         for quoted in _INLINE.findall(re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
             if quoted.startswith("hive-federation ") and "…" not in quoted:
                 yield name, quoted
 
 
-@pytest.mark.parametrize(("where", "command"), sorted(set(commands())))
-def test_commands_exist(where: str, command: str) -> None:
-    arguments, optional = shlex.split(command.replace("[", "").replace("]", "")), "[" in command
-    parser = build_parser()
-    used: list[argparse.ArgumentParser] = [parser]
-    for argument in arguments[1:]:
+@pytest.mark.parametrize(("where", "command"), sorted(set(quoted_commands())))
+def test_quoted_commands_exist(where: str, command: str) -> None:
+    """Command lines of blocks are parsed in test_docs_blocks.py."""
+    used: list[argparse.ArgumentParser] = [build_parser()]
+    for argument in shlex.split(command.replace("[", "").replace("]", ""))[1:]:
         if argument.startswith("-"):
             assert any(argument.partition("=")[0] in action._option_string_actions for action in used), (
                 argument
@@ -183,8 +76,6 @@ def test_commands_exist(where: str, command: str) -> None:
             used.extend(choices[alternative] for alternative in alternatives[-1:])
         elif argument == "|":
             used.pop()
-    if where.rpartition(":")[2].isdigit() and "|" not in command and not optional:
-        parser.parse_args(arguments[1:])
 
 
 def _subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser] | None:

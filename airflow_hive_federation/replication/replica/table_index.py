@@ -77,15 +77,15 @@ class TableIndex:
         return self._outcomes[dump.uri]
 
 
-def whole_sizes(dump: str, options: StorageOptions | None = None) -> dict[str, int | None]:
-    """Return the bytes of each table of a bootstrap's dump, by name; an increment copies parts of tables.
+def whole_sizes(dump: str, options: StorageOptions | None = None) -> dict[str, tuple[int, int]]:
+    """Return bytes and files of each table of a bootstrap's dump; an increment copies parts of tables.
 
     :param dump: URI of the dump.
     """
     manifest = DumpDirectory(dump, options).manifest()
     if manifest.is_increment:
         return {}
-    return {entry.name: entry.size_bytes for entry in manifest.tables if entry.kind.has_files}
+    return {entry.name: (entry.size_bytes, entry.files) for entry in manifest.tables if entry.kind.has_files}
 
 
 def changed_tables(dump: str, options: StorageOptions | None = None) -> set[str]:

@@ -27,11 +27,12 @@ from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.status import Lag, ReplicationStatus, TableLag
 from tests.support.airflow_homes import new_airflow
-from tests.support.browsing import NARROW, WIDE, chromium, sight
+from tests.support.airflow_runs import answer, begin, instances, state
+from tests.support.browsing import DOCUMENTED, NARROW, WIDE, chromium, sight
 from tests.support.cycling import rows, scheduled
 from tests.support.incrementing import run_copy
 from tests.support.moving_files import content_of, paths_below
-from tests.support.small_source import connected
+from tests.support.small_source import connected, make_table
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Route
@@ -41,12 +42,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SECRETS = ("AKIA-open-sesame", "s3cr3t-open-sesame")
 MARKUP = "<img src=x onerror=globalThis.executed=1>"
-#: States of a task that asks a person (Airflow 3.3 has one of its own).
-WAITING = ("deferred", "awaiting_input")
+WATCHING = "started_by_events"
 DAG_FILES = (
-    example_dags() / f"{DAG_ID}.py",
-    example_dags() / "failover.py",
-    Path(__file__).parents[1] / "airflow_dags" / "one_bad_database.py",
+    *(example_dags() / f"{name}.py" for name in (DAG_ID, "failover")),
+    *(Path(__file__).parents[1] / "airflow_dags" / f"{name}.py" for name in ("one_bad_database", WATCHING)),
 )
 EXTRA = {"secret_storage_options": json.dumps({"key": SECRETS[0], "secret": SECRETS[1]}), "uris": None}
 
@@ -125,8 +124,9 @@ DELETE FROM hangar.planes WHERE id = 2"""
 
 
 def test_the_run_succeeds(finished: Finished) -> None:
-    states = {name: finished.task(name)["state"] for name in ("drain", "dump", "load", "verify")}
+    states = {name: finished.task(name)["state"] for name in ("decide", "drain", "dump", "load", "verify")}
     assert states == dict.fromkeys(states, "success")
+    assert finished.task("increment")["state"] == "skipped"
 
 
 def test_the_drain_task_deferred_and_resumed(finished: Finished) -> None:
@@ -274,6 +274,32 @@ def test_the_page_survives_a_server_that_is_away(finished: Finished, browser: Br
         expect(page.get_by_text("Airflow does not answer.")).not_to_be_visible()
 
 
+def test_an_event_of_the_source_starts_a_dag(finished: Finished, source: EmbeddedMetastore) -> None:
+    """The triggerer runs the watcher of an asset, which fires for the event of a table of the database."""
+    server, dag = finished.server, f"/api/v2/dags/{WATCHING}"
+    server._insist(dag, {"is_paused": False}, "PATCH")
+    # Airflow begins to watch the assets of a DAG when it reads the file of one that is not paused.
+    server._insist(f"/api/v2/parseDagFile/{server.request(dag)['file_token']}", None, "PUT")
+    assert server.request(f"{dag}/dagRuns")["dag_runs"] == []
+    with connected(source) as client:
+        make_table(client, "hangar", "gliders")
+        event_id = client.get_current_notification_event_id()
+    ended = f"{dag}/dagRuns?state=success"
+    server.wait(lambda: bool(server.request(ended)["dag_runs"]), "nothing started", timeout_s=300)
+    server._insist(dag, {"is_paused": True}, "PATCH")
+    (run,) = server.request(f"{dag}/dagRuns")["dag_runs"]
+    assert run["run_type"] == "asset_triggered"
+    (event,) = server.request(f"{dag}/dagRuns/{run['dag_run_id']}/upstreamAssetEvents")["asset_events"]
+    assert event["name"] == "hangar"
+    assert event["extra"]["payload"] == {
+        "policy": "hive_target.hangar_copy",
+        "database": "hangar",
+        "event_id": event_id,
+    }
+    with connected(source) as client:
+        client.drop_table("hangar", "gliders", delete_data=True)
+
+
 def publish_many_tables(directory: Path) -> None:
     tables = [
         TableLag(name=f"t_{number:05}", events=number, seconds=1.0, size_bytes=5) for number in range(10_000)
@@ -297,6 +323,7 @@ def test_bad_databases_hold_up_no_good_one(
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
     hive_sql_target: HiveSql,
+    browser: Browser,
     tmp_path: Path,
 ) -> None:
     """Each bad one fails in its own task, by name; the good ones behind them publish."""
@@ -365,6 +392,18 @@ def test_bad_databases_hold_up_no_good_one(
     }
     assert "127.0.0.1:1" in shown_policies["pen_dead"]["reason"]
     assert shown_policies["pen_dead"]["remedy"]
+    take_pictures_for_documents(server, browser)
+
+
+def take_pictures_for_documents(server: AirflowServer, browser: Browser) -> None:
+    with sight(browser, f"{server.url}/plugin/{ROUTE}", scheme="light", size=DOCUMENTED) as seen:
+        seen.page.get_by_role("searchbox", name="Filter policies").fill("pen_")
+        expect(seen.page.get_by_role("region", name="Policies: rows").get_by_role("row")).to_have_count(6)
+        seen.take_picture_for_documents("policies")
+    with sight(browser, f"{server.url}/plugin/{ROUTE}", scheme="dark", size=DOCUMENTED) as seen:
+        seen.page.get_by_role("link", name="pen_bad").click()
+        expect(seen.page.get_by_role("heading", name="Differences")).to_be_visible()
+        seen.take_picture_for_documents("policy")
 
 
 def test_failover_when_a_person_agrees_and_the_way_back(
@@ -425,58 +464,3 @@ def bootstrap(source: EmbeddedMetastore, target: EmbeddedMetastore, root: Path, 
             start = begin_drain(client, database)
         dumped = dump_bootstrap(cycle.source, cycle.policy, start)
         load_dump(cycle.source, cycle.target, cycle.policy, dumped.dump, run_copy=run_copy)
-
-
-def instances(server: AirflowServer, run: str) -> dict[str, dict[str, str]]:
-    """States of a run's mapped tasks, by task and by policy."""
-    states: dict[str, dict[str, str]] = {}
-    for instance in server.request(f"{run}/taskInstances?limit=200")["task_instances"]:
-        called = instance["rendered_map_index"] or str(instance["map_index"])
-        states.setdefault(instance["task_id"].rpartition(".")[2], {})[called] = instance["state"]
-    return states
-
-
-def begin(server: AirflowServer, dag_id: str, conf: dict[str, Any], *, run_id: str) -> str:
-    """Trigger a DAG; return the path of its run."""
-    server._insist(f"/api/v2/dags/{dag_id}", {"is_paused": False}, "PATCH")
-    body = {"dag_run_id": run_id, "logical_date": None, "conf": conf}
-    server._insist(f"/api/v2/dags/{dag_id}/dagRuns", body, "POST")
-    return f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
-
-
-def answer(server: AirflowServer, run: str, option: str) -> None:
-    """Answer whenever a run asks for approval, and wait for its end.
-
-    Answered before its scheduler has noticed that the task waits, Airflow 3.3 takes the pause for a failure,
-    and asks again. So the answer waits for the scheduler's line about the process that has ended.
-    """
-    asked = f"{run}/taskInstances/approve"
-    answered: set[str] = set()
-
-    def has_ended() -> bool:
-        approval = details(server, asked)
-        instance = approval.get("id", "")
-        if approval.get("state") in WAITING and instance not in answered and is_noticed(server, instance):
-            server._insist(f"{asked}/-1/hitlDetails", {"chosen_options": [option]}, "PATCH")
-            answered.add(instance)
-        return state(server, run) in ENDED
-
-    server.wait(has_ended, "the failover did not end")
-    assert answered
-
-
-def is_noticed(server: AirflowServer, instance: str) -> bool:
-    """Return whether the scheduler has noticed the end of a task instance's process."""
-    lines = Path(server._log_path).read_text(encoding="utf-8", errors="replace").splitlines()
-    return any("TaskInstance Finished" in line and f"ti_id={instance}," in line for line in lines)
-
-
-def state(server: AirflowServer, path: str) -> str:
-    return str(details(server, path).get("state") or "")
-
-
-def details(server: AirflowServer, path: str) -> dict[str, Any]:
-    try:
-        return dict(server.request(path))
-    except OSError:
-        return {}

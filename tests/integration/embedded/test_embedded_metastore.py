@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import socket
@@ -15,7 +14,6 @@ from xml.sax.saxutils import quoteattr
 import psutil
 import pytest
 
-from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.embedded import jars
 from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE
 from airflow_hive_federation.embedded.lock import METASTORE, Artifact, file_sha256
@@ -172,34 +170,6 @@ def test_a_temporary_directory_goes_with_its_metastore(
     metastore.stop()
     assert not metastore.directory.exists()
     metastore.stop()
-
-
-def test_the_command_line_starts_lists_and_stops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = tmp_path / "m"
-    assert main(["metastore", "start", "by-hand", "--directory", str(directory), "--json"]) == 0
-    started = json.loads(capsys.readouterr().out)
-    try:
-        assert databases(started["uri"]) == ["default"]
-        again = ["metastore", "start", "by-hand", "--directory", str(directory)]
-        assert main([*again, "--json"]) == 0
-        assert json.loads(capsys.readouterr().out) == started
-        assert main([*again, "--port", "1"]) == 1
-        assert f"on port {started['uri'].rpartition(':')[2]}, not 1" in capsys.readouterr().err
-        script = "CREATE TABLE t (i INT, s STRING); SHOW TABLES; DESCRIBE t; SELECT * FROM t; SELECT * FROM u"
-        assert main(["metastore", "sql", "by-hand", script]) == 1
-        printed = capsys.readouterr()
-        assert [row in printed.out for row in ("│ t ", "│ i        │ int ", "┃ t.i ┃ t.s ┃")] == [True] * 3
-        assert "HiveSqlError" in printed.err
-        assert "Table not found 'u'" in printed.err
-        assert main(["metastore", "list", "--json"]) == 0
-        assert started in json.loads(capsys.readouterr().out)
-    finally:
-        assert main(["metastore", "stop", "by-hand"]) == 0
-    assert "is stopped" in capsys.readouterr().out
-    # The command waits for the end of the lock, which precedes that of the process.
-    assert wait_until(lambda: not is_alive(started["pid"]), SOON)
-    assert main(["metastore", "stop", "by-hand"]) == 1
-    assert "no metastore named 'by-hand' is running" in capsys.readouterr().err
 
 
 @pytest.fixture

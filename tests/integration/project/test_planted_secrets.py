@@ -439,9 +439,39 @@ def test_the_run_was_a_full_one(ran: Ran) -> None:
     assert "planted_mirror.e" in ran.parameters
     assert {"planted_glue", "planted_iceberg"} <= ran.parameters.keys()
     assert any("copy-files" in command for command in ran.watched.commands)
-    assert (ran.site.run / "lineage.jsonl").stat().st_size
     assert "wrong_password" in (ran.site.run / "errors.txt").read_text(encoding="utf-8")
     assert "TunnelSettings" in (ran.site.run / "reprs.txt").read_text(encoding="utf-8")
+
+
+def test_lineage_has_rows_bytes_and_columns(ran: Ran) -> None:
+    """By the real provider of OpenLineage, whose transport is a file."""
+    lines = (ran.site.run / "lineage.jsonl").read_text(encoding="utf-8").splitlines()
+    events = [event for event in map(json.loads, lines) if event["eventType"] == "COMPLETE"]
+    done = {event["job"]["name"].partition(".")[2]: event for event in events}
+    read = {dataset["name"]: dataset["namespace"] for dataset in done["replicate.load"]["inputs"]}
+    written = {dataset["name"]: dataset for dataset in done["replicate.load"]["outputs"]}
+    assert set(read) == set(written) == {f"{DATABASE}.t", f"{DATABASE}.e"}
+    assert all(namespace.startswith("hive://") for namespace in read.values())
+    table = written[f"{DATABASE}.t"]
+    statistics = table["outputFacets"]["outputStatistics"]
+    assert (statistics["size"] > 0, statistics["fileCount"]) == (True, 2)
+    assert {
+        column: [(field["namespace"], field["name"], field["field"]) for field in fields["inputFields"]]
+        for column, fields in table["facets"]["columnLineage"]["fields"].items()
+    } == {column: [(read[table["name"]], table["name"], column)] for column in ("id", "p")}
+    counted = {
+        (dataset["namespace"], dataset["name"]): dataset["inputFacets"]["dataQualityMetrics"]["rowCount"]
+        for dataset in done["replicate.verify"]["inputs"]
+        if dataset["name"] == table["name"]
+    }
+    assert counted == dict.fromkeys(
+        [(read[table["name"]], table["name"]), (table["namespace"], table["name"])], 2
+    )
+    (landed,) = done["ingest"]["outputs"]
+    assert (landed["name"], landed["outputFacets"]["outputStatistics"]["rowCount"]) == (
+        "planted_near.landed",
+        2,
+    )
 
 
 def test_no_secret_is_in_a_file(ran: Ran) -> None:

@@ -193,6 +193,7 @@ def test_tables_as_datasets() -> None:
     (written,) = facets.outputs
     assert (written.namespace, written.name) == ("hive://two:9083", "copy.orders")
     assert written.outputFacets["outputStatistics"].rowCount == 3
+    assert written.facets == {}
     task.lineage = Lineage(skipped={"events": "it is kept by Iceberg"})
     facet = task.get_openlineage_facets_on_complete(None).run_facets[SKIPPED_TABLES]
     assert json.loads(Serde.to_json(facet))["tables"] == {"events": "it is kept by Iceberg"}

@@ -196,8 +196,7 @@ def test_the_settings_of_the_design(peer: Peers, serve: Callable[[str], Serving]
 
 
 def test_capabilities_of_older_clients() -> None:
-    text = '[upstream]\nuris = ["thrift://x:1"]\n' + example("gateway.md", "old_client_capabilities =")
-    config = config_of(tomllib.loads(text))
+    config = config_of(tomllib.loads(example("gateway.md", "old_client_capabilities =")))
     assert len(config.upstream.old_client_capabilities) == 4
 
 

@@ -1,0 +1,75 @@
+"""What tasks report to OpenLineage: rows, bytes and columns of the tables that they have read and written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from openlineage.client.serde import Serde
+
+from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.operators.lineage import Lineage, TableDataset, verified
+from airflow_hive_federation.operators.replication import ReplicationLoadOperator
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.described_tables import DescribedTable
+from airflow_hive_federation.replication.verify.report import TableReport, VerificationReport
+
+POLICY = {"name": "shop", "source_database": "shop", "dump_root": "/dumps"}
+
+
+def test_a_copy_reports_what_it_has_copied() -> None:
+    """Each column comes from that of its name."""
+    read = TableDataset(namespace="hive://one:9083", database="shop", table="orders")
+    copy = TableDataset(
+        namespace="hive://two:9083",
+        database="copy",
+        table="t",
+        size_bytes=5,
+        files=2,
+        copy_of=read,
+        describe=lambda: DescribedTable(columns=("id",), rows=7),
+    )
+    (written,) = facets_of(Lineage(outputs=[copy])).outputs
+    statistics = written.outputFacets["outputStatistics"]
+    assert (statistics.rowCount, statistics.size, statistics.fileCount) == (7, 5, 2)
+    fields = written.facets["columnLineage"].fields
+    (source,) = fields["id"].inputFields
+    assert (source.namespace, source.name, source.field) == ("hive://one:9083", "shop.orders", "id")
+    assert json.loads(Serde.to_json(written.facets["columnLineage"]))["fields"]["id"]["inputFields"]
+    (without,) = facets_of(Lineage(outputs=[replace(copy, describe=lambda: None)])).outputs
+    assert (without.facets, without.outputFacets["outputStatistics"].rowCount) == ({}, None)
+
+
+def test_a_verification_has_read_both_sides() -> None:
+    ends = [MetastoreSettings(uris=(uri,)) for uri in ("thrift://one:9083", "thrift://two:9083")]
+    policy = ReplicationPolicy(
+        name="p",
+        source_database="shop",
+        target_database="copy",
+        dump_root="/d",
+        table_names={"orders": "orders_of_one"},
+    )
+    table = TableReport(
+        name="orders_of_one",
+        kind="acid",
+        source_rows=3,
+        target_rows=2,
+        files=1,
+        size_bytes=9,
+        digest_equal=False,
+    )
+    report = VerificationReport(database="copy", event_id=1, tables=[table])
+    read, copy = facets_of(verified(*ends, policy, report)).inputs
+    assert (read.namespace, read.name, copy.name) == ("hive://one:9083", "shop.orders", "copy.orders_of_one")
+    assert [side.inputFacets["dataQualityMetrics"].rowCount for side in (read, copy)] == [3, 2]
+    (unread,) = facets_of(Lineage(inputs=[TableDataset(namespace="n", database="d", table="v")])).inputs
+    assert unread.inputFacets == {}
+
+
+def facets_of(lineage: Lineage) -> Any:
+    task = ReplicationLoadOperator(
+        task_id="load", policy=POLICY, source_conn_id="a", target_conn_id="b", dump="x"
+    )
+    task.lineage = lineage
+    return task.get_openlineage_facets_on_complete(None)
