@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, object]:
                 "operators.remote",
                 "operators.ingest",
                 "operators.clusters",
+                "operators.cluster_status",
                 "operators.cluster_sweep",
             )
         ],
@@ -44,7 +45,7 @@ def get_provider_info() -> dict[str, object]:
             f"{_PACKAGE}.operators.cluster_links.CopyLink",
             *(
                 f"{_PACKAGE}.operators.page_links.{link}"
-                for link in ("PolicyLink", "ReplicationLink", "RemotesLink", "WorkLink")
+                for link in ("PolicyLink", "ReplicationLink", "RemotesLink", "ClustersLink", "WorkLink")
             ),
         ],
         "connection-types": [CONNECTION_TYPE],

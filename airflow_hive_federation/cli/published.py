@@ -20,6 +20,7 @@ from airflow_hive_federation.progress.cycle_events import CycleFailed, CycleFoll
 from airflow_hive_federation.progress.events import Event
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.published.policies import PolicyPublisher
@@ -171,3 +172,18 @@ def _publish_remote(metastore: str, remote: str, publish: Callable[[RemotePublis
                 by=Publisher(command="remote refresh"),
             )
         )
+
+
+def cluster_state(metastore: str, command: str, table: str = "") -> ClusterStatePublished:
+    """Return the publisher of the state of clusters, and of the error with which its block ends.
+
+    :param metastore: the metastore: URIs, or the id of an Airflow connection.
+    :param command: the command, such as ``cluster copy``.
+    :param table: the table that the command works on; empty for several ones.
+    """
+    from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
+    from airflow_hive_federation.published.documents import Publisher
+
+    silent = STATE_VARIABLE not in os.environ
+    by = Publisher(command=command)
+    return ClusterStatePublished(logger, metastore=metastore, by=by, table=table, silent=silent)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import textwrap
 from functools import partial
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.cluster import add_common_arguments, opened
 from airflow_hive_federation.cli.parsers import Subparsers
+from airflow_hive_federation.cli.published import cluster_state
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.clusters.routing.decision import Decision
+
+logger = logging.getLogger(__name__)
 
 #: The characters of a statement in the heading of its explanation.
 _SHOWN = 70
@@ -51,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     from airflow_hive_federation.clusters.routing.explain import as_json, in_words
     from airflow_hive_federation.clusters.routing.route import Policy, failure
     from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
+    from airflow_hive_federation.hooks.published_clusters import RoutesPublished
     from airflow_hive_federation.metastore import MetastorePool
 
     script = sys.stdin.read() if args.sql == "-" else args.sql
@@ -64,7 +73,14 @@ def run(args: argparse.Namespace) -> int:
             pool=partial(MetastorePool, end.settings),
         )
         session = first_session(registry, database=args.database, cluster=args.cluster)
-        decisions = list(router.decisions(script, session))
+        decisions: list[tuple[str, Decision]] = []
+        with RoutesPublished(router, cluster_state(args.metastore, "route"), logger) as published:
+            for text, decision in router.decisions(script, session):
+                decisions.append((text, decision))
+                refused = decision.cluster is None
+                published.note(
+                    decision, refused=failure(decision, clusters_of(registry)).message if refused else ""
+                )
     count = len(statements_of(script))
     if args.json:
         print(json.dumps([{"sql": text, **as_json(decision)} for text, decision in decisions], indent=1))

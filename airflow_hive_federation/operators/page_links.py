@@ -58,5 +58,15 @@ class WorkLink(BaseOperatorLink):
         return _page("tab=work")
 
 
+class ClustersLink(BaseOperatorLink):
+    """A link from a task of clusters to the clusters on the page."""
+
+    name = _NAME
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+        """Return the URL of the list of tables by cluster."""
+        return _page("tab=clusters")
+
+
 def _page(query: str) -> str:
     return f"{configured('api', 'base_url', '/').rstrip('/')}/plugin/hive-federation?{query}"
