@@ -169,7 +169,10 @@ def test_routes_are_published_with_the_tables_that_routing_has_read(
     ]
     assert "stale there" in found[2].refused
     assert found[0].by.task_id == "t"
-    assert list(tables(place)) == ["d.fresh"]
+    assert {name: each.copies[0].stale for name, each in tables(place).items()} == {
+        "d.fresh": 0,
+        "d.behind": 1,
+    }
     assert "SECRET" not in str(found)
 
 
