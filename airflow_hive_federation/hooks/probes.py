@@ -152,11 +152,9 @@ class LagProbe(Probe):
     def __call__(self) -> ProbeAnswer:
         from airflow_hive_federation.replication.status import read_lags
 
-        policy = rendered_policy(self.policy, {})
-        with (
-            HiveMetastoreHook(self.source_conn_id).client() as source,
-            HiveMetastoreHook(self.target_conn_id).client() as target,
-        ):
+        hooks = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
+        policy = rendered_policy(self.policy, common_storage_options(*hooks))
+        with hooks[0].client() as source, hooks[1].client() as target:
             lags = read_lags(source, target, policy)
         if lags is None:
             return ProbeAnswer(ready=False, state=TargetUnpublished(database=policy.target_database))

@@ -237,9 +237,10 @@ def test_the_page_shows_what_the_run_has_published(finished: Finished, browser: 
             expect(rows).to_have_count(51)
             expect(rows.nth(1)).to_contain_text(MARKUP)
             expect(rows.nth(1)).to_contain_text("30 of 90 partitions, 2 stale")
+            seen.take_picture("clusters")
             page.get_by_text("All reasons").first.click()
             expect(page.get_by_text("Tried C2: stale there")).to_be_visible()
-            seen.take_picture("clusters")
+            seen.take_picture("routes")
             assert seen.serious_problems(".hf") == []
             page.get_by_role("searchbox", name="Filter tables of clusters").fill("t_0999")
             expect(rows).to_have_count(11)
