@@ -14,8 +14,8 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.replication.status import read_lags
+from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.incrementing import Cycles, cycles
 
 NewCycles = Callable[[str], Cycles]
