@@ -44,7 +44,7 @@ def get_provider_info() -> dict[str, object]:
             f"{_PACKAGE}.operators.cluster_links.RouteLink",
             f"{_PACKAGE}.operators.cluster_links.CopyLink",
             *(
-                f"{_PACKAGE}.operators.page_links.{link}"
+                f"{_PACKAGE}.hooks.page_links.{link}"
                 for link in ("PolicyLink", "ReplicationLink", "RemotesLink", "ClustersLink", "WorkLink")
             ),
         ],

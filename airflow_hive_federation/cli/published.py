@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,8 @@ from airflow_hive_federation.progress.events import Event
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
-    from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.hooks.published_work import CompactionStatePublished, IngestStatePublished
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
     from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.published.policies import PolicyPublisher
     from airflow_hive_federation.published.remotes import RemotePublisher
@@ -74,6 +75,13 @@ class CommandState:
         """
         self._publish(lambda publisher: publisher.verification(report, whole=whole))
 
+    def failover(self, event_id: int) -> None:
+        """Publish a failover, after which the policy has no more cycles.
+
+        :param event_id: last event of the target.
+        """
+        self._publish(lambda publisher: publisher.failover(event_id))
+
     @contextmanager
     def failures(self) -> Iterator[None]:
         """Publish the error with which a block ends."""
@@ -121,6 +129,15 @@ class CommandState:
 
         with publication(logger):
             publish(policy_publisher(self.policy, Publisher(command=self.command)))
+
+
+@contextmanager
+def failures(states: Sequence[CommandState]) -> Iterator[None]:
+    """Publish the error with which a block ends, for each of several policies."""
+    with ExitStack() as stack:
+        for state in states:
+            stack.enter_context(state.failures())
+        yield
 
 
 def _described(error: HiveFederationError) -> tuple[str, str]:
@@ -172,6 +189,38 @@ def _publish_remote(metastore: str, remote: str, publish: Callable[[RemotePublis
                 by=Publisher(command="remote refresh"),
             )
         )
+
+
+def ingest_state(metastore: str, table: str) -> IngestStatePublished | None:
+    """Return the publisher of a run of ``ingest``; ``None`` if commands publish nothing.
+
+    :param metastore: the metastore: URIs, or the id of an Airflow connection.
+    """
+    if STATE_VARIABLE not in os.environ:
+        return None
+    from airflow_hive_federation.hooks.published_work import IngestStatePublished
+    from airflow_hive_federation.published.documents import Publisher
+
+    by = Publisher(command="ingest")
+    return IngestStatePublished(metastore=metastore, table=table, source="files", by=by, log=logger)
+
+
+def compaction_state(
+    metastore: str, command: str, client: Callable[[], AbstractContextManager[MetastoreClient]]
+) -> CompactionStatePublished | None:
+    """Return the publisher of compactions and of their queue; ``None`` if commands publish nothing.
+
+    :param metastore: the metastore: URIs, or the id of an Airflow connection.
+    :param command: the command, such as ``compact worker``.
+    :param client: opens a client of the metastore.
+    """
+    if STATE_VARIABLE not in os.environ:
+        return None
+    from airflow_hive_federation.hooks.published_work import CompactionStatePublished
+    from airflow_hive_federation.published.documents import Publisher
+
+    by = Publisher(command=command)
+    return CompactionStatePublished(metastore=metastore, client=client, by=by, log=logger)
 
 
 def cluster_state(metastore: str, command: str, table: str = "") -> ClusterStatePublished:

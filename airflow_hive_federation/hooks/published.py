@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from airflow_hive_federation.errors import HiveFederationError, divided
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    VerificationError,
+    VerificationIncompleteError,
+    divided,
+)
 from airflow_hive_federation.hooks.compat import (
     AirflowException,
     AirflowNotFoundException,
@@ -137,6 +143,20 @@ def publish_lags(policy: ReplicationPolicy, lags: Lags, by: Mapping[str, object]
         policy_publisher(policy, read_publisher(dict(by))).lags(lags)
 
 
+def publish_wait(policy: Mapping[str, object], text: str, by: Mapping[str, object], log: Log) -> None:
+    """Publish the wait of a policy's task.
+
+    :param policy: the fields of the policy, of which some may be impossible.
+    :param text: a description of the wait; empty at its end.
+    :param by: the fields of the publisher.
+    """
+    from airflow_hive_federation.published.documents import read_publisher
+    from airflow_hive_federation.published.policies import PolicyPublisher
+
+    with publication(log):
+        PolicyPublisher(state_directory(), names_in(policy), read_publisher(dict(by))).wait(text)
+
+
 def publish_cycle(
     source: MetastorePool,
     target: MetastorePool,
@@ -174,6 +194,29 @@ def publish_failure(
     text, remedy = described(error)
     with publication(log):
         PolicyPublisher(state_directory(), names_in(fields), by).failure(text, remedy, seconds=seconds)
+
+
+class FailuresPublished(StatePublished):
+    """Publishes the error with which a block ends, for each policy that the block works for.
+
+    :param policies: returns the fields of the policies.
+    """
+
+    def __init__(
+        self, policies: Callable[[], Sequence[Mapping[str, object]]], context: Context, log: Log
+    ) -> None:
+        super().__init__(log)
+        self._policies = policies
+        self._context = context
+        self._began_s = time.time()
+
+    def _failed(self, error: Exception) -> None:
+        # The verification has published its differences.
+        if isinstance(origin_of(error), VerificationError | VerificationIncompleteError):
+            return
+        seconds, by = time.time() - self._began_s, publisher_of(self._context)
+        for policy in self._policies():
+            publish_failure(policy, error, by, seconds=seconds, log=self._log)
 
 
 def names_in(fields: Mapping[str, object]) -> PolicyName:

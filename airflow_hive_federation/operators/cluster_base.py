@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.hooks.clusters import find_registry
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import ClustersLink
 from airflow_hive_federation.hooks.published import publisher_of
 from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
-from airflow_hive_federation.operators.page_links import ClustersLink
 from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:

@@ -11,11 +11,12 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import PolicyLink
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.progress import task_observer
+from airflow_hive_federation.hooks.published import FailuresPublished
 from airflow_hive_federation.operators.lineage import REPLICATED, CopiedSizes, LineageOperator, note_load
-from airflow_hive_federation.operators.page_links import PolicyLink
-from airflow_hive_federation.operators.policy_state import FailuresPublished, PolicyOperator
+from airflow_hive_federation.operators.policy_state import PolicyOperator
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.spark_tasks import run_name
@@ -449,6 +450,7 @@ def cycle_tasks(
         task_id="drain",
         source_conn_id=source_conn_id,
         database=fields["source_database"],
+        policy=fields,
         timeout=fields.get("open_txn_timeout_s", "1h"),
         deferrable=deferrable,
         **first,

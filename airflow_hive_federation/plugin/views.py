@@ -123,10 +123,10 @@ def _by_position(position: PolicyPosition | None) -> Iterator[Judgement]:
         return
     if position.source_error:
         yield Health.SOURCE_AWAY, *divided(position.source_error)
-    if position.event_id is None:
-        yield Health.NOT_PUBLISHED, "", ""
     if position.running:
         yield Health.RUNNING, position.running, ""
+    if position.event_id is None:
+        yield Health.NOT_PUBLISHED, "", ""
     if position.lag is not None and position.lag.events:
         yield Health.BEHIND, "", ""
 

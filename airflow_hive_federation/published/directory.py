@@ -124,6 +124,20 @@ class StateDirectory:
                 return None
             raise
 
+    def remove(self, folder: str, key: str) -> None:
+        """Remove all documents of an object, because a person says so.
+
+        :raises StorageError: a document cannot be removed.
+        """
+        from airflow_hive_federation.storage.filesystem import join
+        from airflow_hive_federation.storage.listing import list_directory
+        from airflow_hive_federation.storage.publishing import remove_file
+
+        place = join(self.uri, folder)
+        for name in list_directory(place, options=self._options):
+            if name.removesuffix(_SUFFIX).rpartition(".")[0] == key:
+                remove_file(join(place, name), self._options)
+
     def keys(self, folder: str) -> Collection[str]:
         """Return the keys of the objects of a folder, in their order.
 

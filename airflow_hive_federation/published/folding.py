@@ -38,6 +38,8 @@ LINES = 50
 _LINE = 500
 _ERROR = 2_000
 
+#: The state of a target that nobody has looked at.
+ABSENT = "absent"
 #: Kinds of cycles that targets do not record.
 _UNRECORDED = frozenset({FAILED, FAILOVER})
 
@@ -109,6 +111,15 @@ def position_of_lags(before: PolicyPosition | None, lags: Lags, now: Publication
         published_s=now.at_s,
         by=now.by,
     )
+
+
+def position_of_wait(before: PolicyPosition | None, text: str, now: Publication) -> PolicyPosition:
+    """Return the position with the wait of a task for the source's transactions.
+
+    :param text: a description of the wait; empty at its end.
+    """
+    known = before or PolicyPosition(policy=now.policy, state=ABSENT, published_s=now.at_s)
+    return replace(known, running=shortened(text, _LINE), published_s=now.at_s, by=now.by)
 
 
 def with_point(history: Sequence[LagPoint], point: LagPoint) -> tuple[LagPoint, ...]:

@@ -52,6 +52,14 @@ class PolicyPublisher:
             self._write(TABLES, tables)
         self._cycles(status.cycles, now, ours=False)
 
+    def wait(self, text: str) -> None:
+        """Publish that a task waits, or that its wait is over.
+
+        :param text: a description of the wait; empty at its end.
+        """
+        before = self._directory.readable(REPLICATION, self._key, POSITION)
+        self._write(POSITION, folding.position_of_wait(before, text, self._now()))
+
     def lags(self, lags: Lags) -> None:
         """Publish the lags that a sensor has counted."""
         now = self._now()

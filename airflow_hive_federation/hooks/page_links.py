@@ -17,7 +17,7 @@ _NAME = "Hive federation"
 
 
 class PolicyLink(BaseOperatorLink):
-    """A link from a task of a policy to the policy on the page."""
+    """A link from a task of a policy to the policy on the page; to the list if the task names no policy."""
 
     name = _NAME
 
@@ -25,7 +25,8 @@ class PolicyLink(BaseOperatorLink):
         """Return the URL of the policy on the page."""
         from airflow_hive_federation.published.directory import policy_key
 
-        return _page(f"policy={policy_key(names_in(getattr(operator, 'policy', None) or {}))}")
+        policy = getattr(operator, "policy", None)
+        return _page(f"policy={policy_key(names_in(policy))}" if policy else "tab=replication")
 
 
 class ReplicationLink(BaseOperatorLink):
