@@ -1,4 +1,7 @@
-"""Links tasks to the page Hive federation. Airflow asks for the URLs at the end of a task."""
+"""Links tasks to the page Hive federation, their Spark applications and their dumps.
+
+Airflow asks for the URLs at the end of a task, and hides a link whose URL is empty.
+"""
 
 from __future__ import annotations
 
@@ -67,6 +70,27 @@ class ClustersLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
         """Return the URL of the list of tables by cluster."""
         return _page("tab=clusters")
+
+
+class SparkLink(BaseOperatorLink):
+    """A link from a task to its last Spark application, if that has a web page that is known."""
+
+    name = "Spark application"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+        """Return the URL of the application's page; empty without one."""
+        spark = getattr(operator, "_spark", None)
+        return str(getattr(spark, "application_url", "") or getattr(operator, "application_url", ""))
+
+
+class DumpLink(BaseOperatorLink):
+    """A link from a task of a policy to its dump, if the store has a web page that is known."""
+
+    name = "Dump"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: object) -> str:
+        """Return the URL of the dump's directory in the store; empty without one."""
+        return str(getattr(operator, "dump_url", ""))
 
 
 def _page(query: str) -> str:

@@ -129,7 +129,7 @@ def policy_publisher(policy: ReplicationPolicy, by: Publisher) -> PolicyPublishe
     from airflow_hive_federation.published.folding import name_of
     from airflow_hive_federation.published.policies import PolicyPublisher
 
-    return PolicyPublisher(state_directory(), name_of(policy), by)
+    return PolicyPublisher(state_directory(), name_of(policy), by, options=policy.storage_options)
 
 
 def publish_lags(policy: ReplicationPolicy, lags: Lags, by: Mapping[str, object], log: Log) -> None:
@@ -171,13 +171,19 @@ def publish_cycle(
     :param skipped: the tables that the cycle left out, with the reasons; ``None`` if nobody looked.
     """
     from airflow_hive_federation.replication.replica.cycle_history import read_cycles
+    from airflow_hive_federation.replication.replica.markers import CHECKPOINT
     from airflow_hive_federation.replication.status import read_lags
 
     with publication(log):
         with source.client() as of_source, target.client() as of_target:
-            records = read_cycles(of_target.get_database(policy.target_database).parameters)
+            parameters = of_target.get_database(policy.target_database).parameters or {}
             lags = read_lags(of_source, of_target, policy)
-        policy_publisher(policy, by).cycle(records, lags, skipped=None if skipped is None else dict(skipped))
+        policy_publisher(policy, by).cycle(
+            read_cycles(parameters),
+            lags,
+            skipped=None if skipped is None else dict(skipped),
+            dump=parameters.get(CHECKPOINT, ""),
+        )
 
 
 def publish_failure(

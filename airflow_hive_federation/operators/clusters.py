@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_hive_federation.errors import RoutingError
+from airflow_hive_federation.hooks.page_links import SparkLink
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.hooks.published_clusters import RoutesPublished, table_of
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -131,7 +132,7 @@ class CopyToClusterOperator(ClusterOperator):
         "move_from",
         "spark_conn_id",
     )
-    operator_extra_links = (*ClusterOperator.operator_extra_links, CopyLink())
+    operator_extra_links = (*ClusterOperator.operator_extra_links, CopyLink(), SparkLink())
 
     def __init__(
         self,
@@ -236,7 +237,7 @@ class KeepCopiesOperator(ClusterOperator):
         "compare_hours",
         "spark_conn_id",
     )
-    operator_extra_links = (*ClusterOperator.operator_extra_links, CopyLink())
+    operator_extra_links = (*ClusterOperator.operator_extra_links, CopyLink(), SparkLink())
 
     def __init__(
         self,
@@ -368,7 +369,7 @@ class RoutedSqlOperator(ClusterOperator):
         "database",
         "history",
     )
-    operator_extra_links = (*ClusterOperator.operator_extra_links, RouteLink())
+    operator_extra_links = (*ClusterOperator.operator_extra_links, RouteLink(), SparkLink())
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers = {"sql": "sql"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
-from airflow_hive_federation.hooks.page_links import WorkLink
+from airflow_hive_federation.hooks.page_links import SparkLink, WorkLink
 from airflow_hive_federation.hooks.published import publisher_of
 from airflow_hive_federation.hooks.published_work import CompactionStatePublished
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -35,7 +35,7 @@ class _CompactionOperator(LineageOperator, ResultOperator):
 
     template_fields: Sequence[str] = ("metastore_conn_id",)
     ui_color = "#e4e0f0"
-    operator_extra_links = (WorkLink(),)
+    operator_extra_links = (WorkLink(), SparkLink())
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.hooks.group_fields import rendered_group
-from airflow_hive_federation.hooks.page_links import PolicyLink, ReplicationLink
+from airflow_hive_federation.hooks.page_links import DumpLink, PolicyLink, ReplicationLink
 from airflow_hive_federation.hooks.published import (
     FailuresPublished,
     policy_publisher,
@@ -17,7 +17,7 @@ from airflow_hive_federation.hooks.published import (
 from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperatorLink, Context
 
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.replication.failover_results import FailoverResult
@@ -33,8 +33,16 @@ class PolicyOperator(ResultOperator):
     A publication that fails is a warning in the task's log, and fails no task.
     """
 
-    operator_extra_links = (PolicyLink(),)
+    operator_extra_links: Sequence[BaseOperatorLink] = (PolicyLink(), DumpLink())
     policy: Mapping[str, object]
+    #: The web page of the task's dump; empty if the store has none.
+    dump_url = ""
+
+    def note_dump(self, dump: str, policy: ReplicationPolicy) -> None:
+        """Note the dump that the task has written or uses, for its link."""
+        from airflow_hive_federation.storage.web_addresses import web_address
+
+        self.dump_url = web_address(dump, policy.storage_options)
 
     def watched(self, context: Context) -> FailuresPublished:
         """Publish the error with which the task ends."""
@@ -71,7 +79,7 @@ class PolicyOperator(ResultOperator):
 class GroupStateOperator(ResultOperator):
     """Base of the operators of a consistency group, which publish the state of each member's policy."""
 
-    operator_extra_links = (ReplicationLink(),)
+    operator_extra_links: Sequence[BaseOperatorLink] = (ReplicationLink(),)
     group: Mapping[str, object]
 
     def watched(self, context: Context) -> FailuresPublished:

@@ -135,7 +135,9 @@ class BootstrapDumpOperator(PolicyOperator):
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
                     drain(client, start, timeout_s=policy.open_txn_timeout_s, observer=self.observer)
-            return dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, observer=self.observer)
+            summary = dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, observer=self.observer)
+            self.note_dump(summary.dump, policy)
+            return summary
 
 
 class IncrementalDumpOperator(ReplicationOperator):
@@ -160,9 +162,12 @@ class IncrementalDumpOperator(ReplicationOperator):
         with as_airflow_error():
             source, target, policy = self.ends()
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool(1) as target_pool:
-                return dump_next_increment(
+                summary = dump_next_increment(
                     source_pool, target_pool, policy, threads=_DUMP_CONNECTIONS, observer=self.observer
                 )
+            if not summary.idle:
+                self.note_dump(summary.dump, policy)
+            return summary
 
 
 class _DumpUsingOperator(SparkReplicationOperator):
@@ -216,6 +221,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             if dump is None and self.dump is not None:
                 raise AirflowSkipException("No task before this one has written a dump: nothing is loaded.")
             if not is_idle(dump):
+                self.note_dump(dump_uri(dump), policy)
                 with source.pool() as source_pool:
                     spark.wait_for_copy(dump_uri(dump), source_pool)
             with source.pool() as source_pool, target.pool() as target_pool:
@@ -280,6 +286,7 @@ class VerifyReplicaOperator(_DumpUsingOperator):
             spark = self.spark(policy)
             dump = latest_dump(self.dump)
             uri, tables = dump_uri(dump), None
+            self.note_dump(uri, policy)
             if not self.whole:
                 tables = tables_to_compare(uri, policy.storage_options, idle=is_idle(dump))
             with source.pool() as source_pool, target.pool() as target_pool:

@@ -384,6 +384,12 @@ function verified(verification, now) {
   return h("span", { className: wrong ? "hf-bad" : "hf-good" }, `${text}, ${ago(verification.published_s, now)}`);
 }
 
+/** The place of a dump; a link where the store has a web page of it. */
+function dumpPlace({ dump, dump_url: url }) {
+  if (!dump) return "–";
+  return /^https?:\/\//.test(url) ? h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, dump) : dump;
+}
+
 // -- replication -----------------------------------------------------------------------------------------
 
 function Policies({ select }) {
@@ -490,6 +496,7 @@ function Policy({ policy, select }) {
       ["Age of the oldest", duration(data.lag_s)],
       ["Bytes behind", bytes(data.lag_bytes)],
       ["Verification", verified(data.verification, now)],
+      ["Last dump", dumpPlace(data)],
       ["Published", h(React.Fragment, null, ago(data.published_s, now), " by ", h(PublishedBy, { by: data.by }))],
     ] }),
     h(LagChart, { history: data.history, field: "seconds", title: "Age of the oldest missing event", format: duration }),

@@ -160,6 +160,8 @@ def policy_detail(state: PolicyState, tables: PolicyTables | None) -> dict[str, 
     return {
         **policy_row(state),
         "running": state.position.running if state.position else "",
+        "dump": state.position.dump if state.position else "",
+        "dump_url": state.position.dump_url if state.position else "",
         "history": [asdict(point) for point in state.position.history] if state.position else [],
         "cycles": [asdict(cycle) for cycle in reversed(state.cycles.cycles)] if state.cycles else [],
         "verification_lines": list(state.verification.lines) if state.verification else [],

@@ -454,6 +454,16 @@ class SparkJobSeen(Event):
     state: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ApplicationStarted(Event):
+    """A Spark job has begun on a cluster.
+
+    :param application: the cluster's id of the application.
+    """
+
+    application: str
+
+
 # -- clusters and ingest -------------------------------------------------------------------------------
 
 

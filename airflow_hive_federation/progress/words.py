@@ -303,6 +303,11 @@ def _spark_job_seen(event: ev.SparkJobSeen) -> str:
 
 
 @words.register
+def _application_started(event: ev.ApplicationStarted) -> str:
+    return f"Spark application {event.application} has begun"
+
+
+@words.register
 def _remote_checked(event: ev.RemoteChecked) -> str:
     if not event.partition:
         return f"{event.remote}: the remote has {'' if event.ready else 'not '}changed"

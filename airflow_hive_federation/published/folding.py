@@ -85,6 +85,7 @@ def position_of_status(
         running=status.running,
         source_error=shortened(status.source_error),
         blocked=shortened(status.blocked),
+        dump=status.dump,
         history=history,
         published_s=now.at_s,
         by=now.by,
@@ -107,6 +108,8 @@ def position_of_lags(before: PolicyPosition | None, lags: Lags, now: Publication
         source_event_id=lags.source_event_id,
         # A cycle that has ended was not blocked.
         blocked="" if moved or before is None else before.blocked,
+        dump=before.dump if before else "",
+        dump_url=before.dump_url if before else "",
         history=with_point(before.history if before else (), point),
         published_s=now.at_s,
         by=now.by,

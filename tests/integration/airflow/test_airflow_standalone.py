@@ -209,6 +209,8 @@ def test_the_page_shows_what_the_run_has_published(finished: Finished, browser: 
     """In both colours and sizes: no complaint in the console, and no serious problem of accessibility."""
     publish_many_tables(finished.home / "airflow" / "hive_federation_state")
     links = finished.task("load", "/links")["extra_links"]
+    # A local master and a directory of this machine have no web pages.
+    assert (links["Spark application"], links["Dump"]) == (None, None)
     for scheme, size in (("light", WIDE), ("dark", NARROW)):
         with sight(browser, f"{finished.server.url}/plugin/{ROUTE}", scheme=scheme, size=size) as seen:
             page = seen.page
@@ -230,6 +232,7 @@ def test_the_page_shows_what_the_run_has_published(finished: Finished, browser: 
             expect(page.get_by_text("hangar → hangar_copy")).to_be_visible()
             expect(page.get_by_text("in step", exact=True)).to_be_visible()
             expect(page.get_by_text("equal,").first).to_be_visible()
+            expect(page.get_by_text(finished.xcom("dump")["dump"])).to_be_visible()
             assert seen.serious_problems(".hf") == []
             seen.take_picture("policy")
             page.get_by_role("link", name="Clusters").click()

@@ -198,6 +198,7 @@ WORDS: list[tuple[ev.Event, str]] = [
         ev.SparkJobSeen(application="application_1_7", report="s3://d/_report.json", state="is running"),
         "application application_1_7, which reports to s3://d/_report.json, is running",
     ),
+    (ev.ApplicationStarted(application="app-1"), "Spark application app-1 has begun"),
     (ev.TargetBehind(database="shop", events=1, seconds=2.4), "shop is behind by 1 event, 2.4 s"),
     (ev.RemoteChecked(remote="far", ready=True), "far: the remote has changed"),
     (ev.RemoteChecked(remote="far", ready=False), "far: the remote has not changed"),
