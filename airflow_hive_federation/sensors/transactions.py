@@ -72,27 +72,19 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         self.policy = None if policy is None else policy_fields(policy)
         self._by: dict[str, object] | None = None
 
-    def execute(self, context: Context) -> object:
-        with self._published(context):
-            return super().execute(context)
-
-    def resume_execution(
-        self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context
-    ) -> object:
-        """Resume the task after its trigger."""
-        with self._published(context):
-            return super().resume_execution(next_method, next_kwargs, context)
-
     @contextmanager
-    def _published(self, context: Context) -> Iterator[None]:
+    def watched(self, context: Context) -> Iterator[None]:
         """Publish the error with which the block ends, once."""
         policy = self.policy
         if policy is None or self._by is not None:
             yield
             return
         self._by = asdict(publisher_of(context))
-        with FailuresPublished(lambda: [policy], context, self.log):
-            yield
+        try:
+            with FailuresPublished(lambda: [policy], context, self.log):
+                yield
+        finally:
+            self._by = None
 
     @property
     def timeout_s(self) -> float:

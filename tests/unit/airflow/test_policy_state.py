@@ -239,10 +239,12 @@ def test_a_drain_publishes_its_wait_and_its_failure(
     with pytest.raises(AirflowException):
         sensor().execute(CONTEXT)
     assert not place.keys(REPLICATION)
-    with pytest.raises(AirflowException):
-        sensor(policy=POLICY).execute(CONTEXT)
-    assert last(place).error.startswith("MetastoreUnreachableError: ")
-    assert last(place).cycles == 1
+    drained = sensor(policy=POLICY)
+    for tries in (1, 2):
+        with pytest.raises(AirflowException):
+            drained.execute(CONTEXT)
+        assert last(place).error.startswith("MetastoreUnreachableError: ")
+        assert last(place).cycles == tries
 
     def running() -> str:
         position = place.read(REPLICATION, policy_key(NAME), state.POSITION)
