@@ -16,7 +16,7 @@ from airflow_hive_federation.hooks.compat import AirflowNotFoundException, confi
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.hooks.published import SECTION
 from airflow_hive_federation.hooks.spark_output import is_routine
-from airflow_hive_federation.progress.events import ApplicationStarted
+from airflow_hive_federation.progress.job_events import ApplicationStarted
 from airflow_hive_federation.progress.lines import event_in
 from airflow_hive_federation.progress.observers import Observer, spaced
 

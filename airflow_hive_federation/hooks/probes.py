@@ -22,10 +22,10 @@ from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.progress.events import (
     Event,
     RemoteChecked,
-    SparkJobSeen,
     TargetBehind,
     TargetUnpublished,
 )
+from airflow_hive_federation.progress.job_events import SparkJobSeen
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.progress.reading import event_of
 from airflow_hive_federation.progress.words import words

@@ -31,7 +31,7 @@ from airflow_hive_federation.errors import (
     SparkRunTakenError,
     StorageError,
 )
-from airflow_hive_federation.progress.events import ApplicationStarted
+from airflow_hive_federation.progress.job_events import ApplicationStarted
 from airflow_hive_federation.progress.lines import EventFormatter
 from airflow_hive_federation.progress.observers import LOGGED
 from airflow_hive_federation.spark.failures import error_report, from_spark, of_attempt, result_report

@@ -31,7 +31,8 @@ from airflow_hive_federation.hooks.page_links import SparkLink
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.operators.compaction import CompactTableOperator
-from airflow_hive_federation.progress.events import ApplicationStarted, Event, NothingChanged
+from airflow_hive_federation.progress.events import Event, NothingChanged
+from airflow_hive_federation.progress.job_events import ApplicationStarted
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
