@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.cli import cluster_advise, cluster_status
 from airflow_hive_federation.cli.connecting import end_for
 from airflow_hive_federation.cli.parsers import Subparsers
-from airflow_hive_federation.cli.published import cluster_state
+from airflow_hive_federation.cli.published import ClusterState, cluster_state
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError
 from airflow_hive_federation.model.results import result_json
@@ -331,7 +331,7 @@ def _assign(args: argparse.Namespace) -> int:
     return 0
 
 
-def _state(args: argparse.Namespace) -> ClusterStatePublished:
+def _state(args: argparse.Namespace) -> ClusterState | ClusterStatePublished:
     return cluster_state(args.metastore, f"cluster {args.action}", getattr(args, "table", None) or "")
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from airflow_hive_federation.errors import (
     HiveFederationError,
@@ -20,6 +20,11 @@ from airflow_hive_federation.progress.cycle_events import CycleFailed, CycleFoll
 from airflow_hive_federation.progress.events import Event
 
 if TYPE_CHECKING:
+    from airflow_hive_federation.clusters.assignment import AssignReport
+    from airflow_hive_federation.clusters.look import TableLook
+    from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.clusters.routing.decision import Decision
+    from airflow_hive_federation.clusters.running import LiveRouter
     from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
     from airflow_hive_federation.hooks.published_work import CompactionStatePublished, IngestStatePublished
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -223,16 +228,52 @@ def compaction_state(
     return CompactionStatePublished(metastore=metastore, client=client, by=by, log=logger)
 
 
-def cluster_state(metastore: str, command: str, table: str = "") -> ClusterStatePublished:
+class ClusterState:
+    """Publishes nothing about clusters; without a directory, commands do not import Airflow for it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the block."""
+
+    def looked(self, client: MetastoreClient, registry: ClusterRegistry, table: str) -> None:
+        """Look at no table."""
+
+    def assigned(self, report: AssignReport, registry: ClusterRegistry) -> None:
+        """Publish no assignment."""
+
+    def looked_at_all(self, database: str, looks: Sequence[TableLook]) -> None:
+        """Publish no tables."""
+
+
+def cluster_state(metastore: str, command: str, table: str = "") -> ClusterState | ClusterStatePublished:
     """Return the publisher of the state of clusters, and of the error with which its block ends.
 
     :param metastore: the metastore: URIs, or the id of an Airflow connection.
     :param command: the command, such as ``cluster copy``.
     :param table: the table that the command works on; empty for several ones.
     """
+    return _cluster_state(metastore, command, table) if STATE_VARIABLE in os.environ else ClusterState()
+
+
+@contextmanager
+def published_routes(router: LiveRouter, metastore: str) -> Iterator[Callable[[Decision, str], None]]:
+    """Publish the decisions that the block gives to the function, with the reasons of refusals.
+
+    :param metastore: the metastore: URIs, or the id of an Airflow connection.
+    """
+    if STATE_VARIABLE not in os.environ:
+        yield lambda *_: None
+        return
+    from airflow_hive_federation.hooks.published_clusters import RoutesPublished
+
+    with RoutesPublished(router, _cluster_state(metastore, "route"), logger) as published:
+        yield published.note
+
+
+def _cluster_state(metastore: str, command: str, table: str = "") -> ClusterStatePublished:
     from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
     from airflow_hive_federation.published.documents import Publisher
 
-    silent = STATE_VARIABLE not in os.environ
-    by = Publisher(command=command)
-    return ClusterStatePublished(logger, metastore=metastore, by=by, table=table, silent=silent)
+    return ClusterStatePublished(logger, metastore=metastore, by=Publisher(command=command), table=table)

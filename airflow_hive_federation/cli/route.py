@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 import textwrap
 from functools import partial
@@ -12,12 +11,10 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.cluster import add_common_arguments, opened
 from airflow_hive_federation.cli.parsers import Subparsers
-from airflow_hive_federation.cli.published import cluster_state
+from airflow_hive_federation.cli.published import published_routes
 
 if TYPE_CHECKING:
     from airflow_hive_federation.clusters.routing.decision import Decision
-
-logger = logging.getLogger(__name__)
 
 #: The characters of a statement in the heading of its explanation.
 _SHOWN = 70
@@ -59,7 +56,6 @@ def run(args: argparse.Namespace) -> int:
     from airflow_hive_federation.clusters.routing.explain import as_json, in_words
     from airflow_hive_federation.clusters.routing.route import Policy, failure
     from airflow_hive_federation.clusters.running import LiveRouter, first_session, statements_of
-    from airflow_hive_federation.hooks.published_clusters import RoutesPublished
     from airflow_hive_federation.metastore import MetastorePool
 
     script = sys.stdin.read() if args.sql == "-" else args.sql
@@ -74,13 +70,11 @@ def run(args: argparse.Namespace) -> int:
         )
         session = first_session(registry, database=args.database, cluster=args.cluster)
         decisions: list[tuple[str, Decision]] = []
-        with RoutesPublished(router, cluster_state(args.metastore, "route"), logger) as published:
+        with published_routes(router, args.metastore) as publish:
             for text, decision in router.decisions(script, session):
                 decisions.append((text, decision))
                 refused = decision.cluster is None
-                published.note(
-                    decision, refused=failure(decision, clusters_of(registry)).message if refused else ""
-                )
+                publish(decision, failure(decision, clusters_of(registry)).message if refused else "")
     count = len(statements_of(script))
     if args.json:
         print(json.dumps([{"sql": text, **as_json(decision)} for text, decision in decisions], indent=1))

@@ -32,21 +32,17 @@ class ClusterStatePublished(StatePublished):
     :param metastore: the connection, or the URIs, of the metastore.
     :param by: the task or command.
     :param table: the table that the block works for, as ``database.table``; empty if it works for several.
-    :param silent: publish nothing.
     """
 
-    def __init__(
-        self, log: Log, *, metastore: str, by: Publisher, table: str = "", silent: bool = False
-    ) -> None:
+    def __init__(self, log: Log, *, metastore: str, by: Publisher, table: str = "") -> None:
         super().__init__(log)
         self._metastore = metastore
         self._by = by
         self._table = table.strip().lower()
-        self.is_silent = silent
 
     def _failed(self, error: Exception) -> None:
         # Without a database, it is no name of a table.
-        if "." in self._table and not self.is_silent:
+        if "." in self._table:
             self._publisher().failure(self._table, *described(error))
 
     def looked(self, client: MetastoreClient, registry: ClusterRegistry, table: str) -> None:
@@ -78,9 +74,8 @@ class ClusterStatePublished(StatePublished):
         self._publish(lambda publisher: publisher.routed(routes))
 
     def _publish(self, publish: Callable[[ClusterPublisher], None]) -> None:
-        if not self.is_silent:
-            with publication(self._log):
-                publish(self._publisher())
+        with publication(self._log):
+            publish(self._publisher())
 
     def _publisher(self) -> ClusterPublisher:
         from airflow_hive_federation.published.clusters import ClusterPublisher
@@ -112,8 +107,6 @@ class RoutesPublished:
 
         :param refused: the reason for which the statement is not run.
         """
-        if self._state.is_silent:
-            return
         with publication(self._log):
             self._routes.append(published_route(decision, refused))
             self._looks.update({look.table: look for look in self._router.looks(decision)})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +189,25 @@ def test_compactions_are_published_also_those_before_an_interrupt(
     assert found is not None
     assert ([each.table for each in found.finished], found.states) == (["d.t", "d.t"], {"initiated": 1})
     assert found.by.command == "compact"
+
+
+def test_commands_that_publish_nothing_do_not_import_airflow() -> None:
+    """Airflow takes seconds to import."""
+    code = """
+import sys
+from airflow_hive_federation.cli.main import main
+near = ["--metastore", "thrift://127.0.0.1:1"]
+absent = ["--clusters", "/absent.json", *near]
+for command in (
+    ["cluster", "drop-copy", "d.t", "C2", *absent],
+    ["route", "SELECT 1", *absent],
+    ["ingest", "d.t", "/absent.csv", *near],
+    ["compact", "d.t", *near],
+):
+    assert main(command) == 1
+    assert "airflow" not in sys.modules, command
+"""
+    environment = {name: value for name, value in os.environ.items() if name != commands.STATE_VARIABLE}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
