@@ -588,7 +588,7 @@ function ClusterTables() {
   ];
   const empty = data && data.published === 0;
   const facts = (data?.clusters ?? []).map((cluster) => [cluster.name, h(React.Fragment, null,
-    `${several(cluster.tables, "table")}, copies of ${count(cluster.copies)}`,
+    [cluster.tables && several(cluster.tables, "table"), cluster.copies && `copies of ${several(cluster.copies, "table")}`].filter(Boolean).join(", "),
     cluster.stale > 0 && h("span", { className: "hf-warn" }, `, ${count(cluster.stale)} stale`))]);
   return h("section", { "aria-labelledby": "hf-clusters" },
     h("div", { className: "hf-bar" }, h(Heading, { level: 2, id: "hf-clusters" }, "Tables by cluster"), h(Updated, { poll: list.poll })),
