@@ -396,7 +396,7 @@ def test_operators_and_commands(
         "cluster": "C2",
     }
     assert CopyToClusterOperator(task_id="copy", **where).execute(context)["copied"] == [f"{DATABASE}.plain"]
-    assert published("here") == {f"{DATABASE}.plain": ("C1", [("C2", 0)])}
+    assert published("here")[f"{DATABASE}.plain"] == ("C1", [("C2", 0)])
     dropped = CopyToClusterOperator(task_id="drop", drop=True, at_once=True, **where).execute(context)
     assert (len(dropped["removed"]), dropped["left"]) == (1, [])
     path = tmp_path / "clusters.json"
@@ -406,7 +406,7 @@ def test_operators_and_commands(
     assert "0 tables assigned to C1; 2 unchanged" in capsys.readouterr().out
     assert main(["cluster", "copy", f"{DATABASE}.plain", "C2", "--json", *common]) == 0
     assert f'"{DATABASE}.plain"' in capsys.readouterr().out
-    assert published(source.uri) == {f"{DATABASE}.plain": ("C1", [("C2", 0)])}
+    assert published(source.uri)[f"{DATABASE}.plain"] == ("C1", [("C2", 0)])
     assert main(["cluster", "status", "--database", DATABASE, *common]) == 0
     assert f"{DATABASE}.parted" in capsys.readouterr().out
     assert published(source.uri).keys() == {f"{DATABASE}.plain", f"{DATABASE}.parted"}
