@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, object]:
                 "operators.remote",
                 "operators.ingest",
                 "operators.clusters",
+                "operators.cluster_status",
                 "operators.cluster_sweep",
             )
         ],
@@ -42,10 +43,7 @@ def get_provider_info() -> dict[str, object]:
         "extra-links": [
             f"{_PACKAGE}.operators.cluster_links.RouteLink",
             f"{_PACKAGE}.operators.cluster_links.CopyLink",
-            *(
-                f"{_PACKAGE}.operators.page_links.{link}"
-                for link in ("PolicyLink", "ReplicationLink", "RemotesLink", "WorkLink")
-            ),
+            *(f"{_PACKAGE}.hooks.page_links.{link}" for link in _PAGE_LINKS),
         ],
         "connection-types": [CONNECTION_TYPE],
         "plugins": [
@@ -59,7 +57,20 @@ def get_provider_info() -> dict[str, object]:
     }
 
 
-_CONFIG = "The state that tasks publish for the page Hive federation."
+_PAGE_LINKS = (
+    "PolicyLink",
+    "ReplicationLink",
+    "RemotesLink",
+    "ClustersLink",
+    "WorkLink",
+    "SparkLink",
+    "DumpLink",
+)
+_APPLICATION_URL = (
+    "URL of the web page of a Spark application, with {application} in place of its id, to which tasks link. "
+    "By default, it is the tracking URL that YARN reports to spark-submit."
+)
+_CONFIG = "The state that tasks publish for the page Hive federation, and links of tasks."
 _DIRECTORY = (
     "URI of the directory of the published state, on a store that workers, triggerers and API servers reach. "
     "By default it is the directory hive_federation_state in AIRFLOW_HOME."
@@ -82,6 +93,11 @@ _OPTIONS = {
             "state_conn_id",
             "The connection of type hive_federation whose storage options the store of state_uri needs.",
             "hive_source",
+        ),
+        (
+            "spark_application_url",
+            _APPLICATION_URL,
+            "https://history.example.com/history/{application}",
         ),
     )
 }

@@ -189,12 +189,14 @@ class Wait(Generic[Answer]):
 
     def _pause_after(self, error: HiveFederationError) -> float:
         now_s = self._clock()
+        is_first = self._failing_since_s is None
         if self._failing_since_s is None:
             self._failing_since_s = now_s
         left_s = self._failing_since_s + self._policy.patience_s - now_s
         if not error.retryable or left_s <= 0:
             raise error
-        logger.warning("Trying again: %s", error)
+        # A silence may last for days, and is one line.
+        (logger.warning if is_first else logger.debug)("Trying again: %s", error)
         return min(next(self._pauses, self._policy.longest_s), left_s)
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.cli import cluster_advise
+from airflow_hive_federation.cli import cluster_advise, cluster_status
 from airflow_hive_federation.cli.connecting import end_for
 from airflow_hive_federation.cli.parsers import Subparsers
+from airflow_hive_federation.cli.published import ClusterState, cluster_state
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError
 from airflow_hive_federation.model.results import result_json
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.cli.connecting import End
     from airflow_hive_federation.clusters.copies.copying import RunCopy
     from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
     from airflow_hive_federation.metastore import MetastoreClient
 
 
@@ -103,8 +105,8 @@ def add_parser(subparsers: Subparsers) -> None:
         help="remove former primaries, and dropped or replaced copies, after DAYS days, for until then "
         "statements may read them (default: 1)",
     )
-    advise = cluster_advise.add_parser(actions)
-    for subparser in (assign, copy, drop, move, primary, sweep, advise):
+    status, advise = cluster_status.add_parser(actions), cluster_advise.add_parser(actions)
+    for subparser in (assign, copy, drop, move, primary, status, sweep, advise):
         add_common_arguments(subparser)
 
 
@@ -139,10 +141,16 @@ def run(args: argparse.Namespace) -> int:
         "assign": _assign,
         "move-copy": _move,
         "set-primary": _set_primary,
+        "status": _status,
         "sweep": _sweep,
         "advise": _advise,
     }
     return actions.get(args.action, _copy)(args)
+
+
+def _status(args: argparse.Namespace) -> int:
+    with opened(args) as (client, registry, _):
+        return cluster_status.run(args, client, registry)
 
 
 def _advise(args: argparse.Namespace) -> int:
@@ -153,7 +161,11 @@ def _advise(args: argparse.Namespace) -> int:
 def _move(args: argparse.Namespace) -> int:
     from airflow_hive_federation.clusters.moving import move_copies
 
-    with opened(args) as (client, registry, end), _copy_runner(args, registry, end) as run_copy:
+    with (
+        _state(args) as state,
+        opened(args) as (client, registry, end),
+        _copy_runner(args, registry, end) as run_copy,
+    ):
         report = move_copies(
             client,
             registry,
@@ -166,6 +178,7 @@ def _move(args: argparse.Namespace) -> int:
             at_once=args.at_once,
             options=end.storage_options,
         )
+        state.looked(client, registry, args.table)
     _print_waiting(report.left, registry)
     files = f"{several(report.files, 'file')}, {size(report.size_bytes)} copied"
     route = f"from {report.from_cluster} to {report.to_cluster}"
@@ -175,7 +188,7 @@ def _move(args: argparse.Namespace) -> int:
 def _set_primary(args: argparse.Namespace) -> int:
     from airflow_hive_federation.clusters.primary import change_primary
 
-    with opened(args) as (client, registry, end):
+    with _state(args) as state, opened(args) as (client, registry, end):
         report = change_primary(
             client,
             registry,
@@ -184,6 +197,7 @@ def _set_primary(args: argparse.Namespace) -> int:
             keep_former=not args.drop_former,
             options=end.storage_options,
         )
+        state.looked(client, registry, args.table)
     _print_left(report.left)
     removed = several(len(report.removed), "directory", "directories")
     counts = f"{several(len(report.moved), 'location')} changed, {removed} removed"
@@ -259,7 +273,7 @@ def _copy_runner(args: argparse.Namespace, registry: ClusterRegistry, end: End) 
 def _copy(args: argparse.Namespace) -> int:
     from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
 
-    with opened(args) as (client, registry, end):
+    with _state(args) as state, opened(args) as (client, registry, end):
         chosen: dict[str, Any] = {
             "partitions": args.partition,
             "where": args.where,
@@ -271,6 +285,7 @@ def _copy(args: argparse.Namespace) -> int:
         else:
             with _copy_runner(args, registry, end) as run_copy:
                 report = copy_to_cluster(client, registry, args.table, args.cluster, run_copy, **chosen)
+        state.looked(client, registry, args.table)
     _print_waiting(report.left, registry)
     copies = _copies(len(report.copied))
     if args.action == "drop-copy":
@@ -299,6 +314,7 @@ def _assign(args: argparse.Namespace) -> int:
             dry_run=args.dry_run,
             observer=observer,
         )
+        _state(args).assigned(report, registry)
     if args.json:
         print(json.dumps(result_json(report), indent=1))
         return 0
@@ -313,6 +329,10 @@ def _assign(args: argparse.Namespace) -> int:
     for name, reason in sorted(report.skipped.items()):
         print(f"{name}: left as it is: {reason}", file=sys.stderr)
     return 0
+
+
+def _state(args: argparse.Namespace) -> ClusterState | ClusterStatePublished:
+    return cluster_state(args.metastore, f"cluster {args.action}", getattr(args, "table", None) or "")
 
 
 @contextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import settings_for
 from airflow_hive_federation.cli.parsers import Subparsers, count, seconds
+from airflow_hive_federation.cli.published import compaction_state
 from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.cli.tables import print_table
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError
@@ -132,15 +133,16 @@ def _compact(args: argparse.Namespace, story: Story) -> list[CompactionReport]:
     from airflow_hive_federation.compaction.plan import CompactionKind
     from airflow_hive_federation.compaction.requests import compact_table
 
-    return compact_table(
-        settings_for(args.metastore),
-        args.table,
-        CompactionKind.of(args.kind),
-        _runner(args, story),
-        partitions=args.partition,
-        storage_options=_storage_options(args),
-        on_report=lambda report: _print_report(args, report),
-    )
+    with _reporting(args, "compact") as on_report:
+        return compact_table(
+            settings_for(args.metastore),
+            args.table,
+            CompactionKind.of(args.kind),
+            _runner(args, story),
+            partitions=args.partition,
+            storage_options=_storage_options(args),
+            on_report=on_report,
+        )
 
 
 def _serve(args: argparse.Namespace, story: Story) -> list[CompactionReport]:
@@ -158,12 +160,35 @@ def _serve(args: argparse.Namespace, story: Story) -> list[CompactionReport]:
         batch_size=16,
         storage_options=_storage_options(args),
     )
-    return worker.serve(
-        timeout_s=args.timeout_s,
-        max_compactions=args.max_compactions,
-        until_empty=args.until_empty,
-        on_report=lambda report: _print_report(args, report),
-    )
+    with _reporting(args, "compact worker") as on_report:
+        return worker.serve(
+            timeout_s=args.timeout_s,
+            max_compactions=args.max_compactions,
+            until_empty=args.until_empty,
+            on_report=on_report,
+        )
+
+
+@contextmanager
+def _reporting(args: argparse.Namespace, command: str) -> Iterator[Callable[[CompactionReport], None]]:
+    """Yield a function that prints a report; publish the reports, and at the end the queue."""
+    from airflow_hive_federation.metastore import MetastoreClient
+
+    state = compaction_state(args.metastore, command, lambda: MetastoreClient(settings_for(args.metastore)))
+
+    def on_report(report: CompactionReport) -> None:
+        _print_report(args, report)
+        if state is not None:
+            state.served(report)
+
+    try:
+        yield on_report
+    except BaseException:
+        if state is not None and state.has_unpublished:
+            state.publish()
+        raise
+    if state is not None:
+        state.publish()
 
 
 def _runner(args: argparse.Namespace, story: Story) -> MergeRunner:

@@ -7,11 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import end_for
 from airflow_hive_federation.cli.parsers import Subparsers, count, seconds
+from airflow_hive_federation.cli.published import ingest_state
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.results import result_json
 from airflow_hive_federation.progress.events import Event, RecordsIngested
@@ -137,10 +138,13 @@ def run(args: argparse.Namespace) -> int:
         dead_letter_limit=args.dead_letter_limit,
         compaction=args.compaction,
     )
-    with _observer(args) as observer:
+    state = ingest_state(args.metastore, args.table)
+    with state or nullcontext(), _observer(args) as observer:
         report = ingest_files(
             end.settings, request, storage_options=end.storage_options or None, observer=observer
         )
+    if state is not None:
+        state.ended(report)
     print(json.dumps(result_json(report)) if args.json else _described(report, args.name))
     return 0
 

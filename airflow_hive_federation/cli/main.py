@@ -30,6 +30,7 @@ COMMANDS = {
     "remote": "airflow_hive_federation.cli.remote",
     "route": "airflow_hive_federation.cli.route",
     "sql": "airflow_hive_federation.cli.sql",
+    "state": "airflow_hive_federation.cli.state",
 }
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from airflow_hive_federation.errors import (
     HiveFederationError,
@@ -20,7 +20,14 @@ from airflow_hive_federation.progress.cycle_events import CycleFailed, CycleFoll
 from airflow_hive_federation.progress.events import Event
 
 if TYPE_CHECKING:
-    from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.clusters.assignment import AssignReport
+    from airflow_hive_federation.clusters.look import TableLook
+    from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.clusters.routing.decision import Decision
+    from airflow_hive_federation.clusters.running import LiveRouter
+    from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
+    from airflow_hive_federation.hooks.published_work import CompactionStatePublished, IngestStatePublished
+    from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
     from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.published.policies import PolicyPublisher
     from airflow_hive_federation.published.remotes import RemotePublisher
@@ -73,6 +80,13 @@ class CommandState:
         """
         self._publish(lambda publisher: publisher.verification(report, whole=whole))
 
+    def failover(self, event_id: int) -> None:
+        """Publish a failover, after which the policy has no more cycles.
+
+        :param event_id: last event of the target.
+        """
+        self._publish(lambda publisher: publisher.failover(event_id))
+
     @contextmanager
     def failures(self) -> Iterator[None]:
         """Publish the error with which a block ends."""
@@ -120,6 +134,15 @@ class CommandState:
 
         with publication(logger):
             publish(policy_publisher(self.policy, Publisher(command=self.command)))
+
+
+@contextmanager
+def failures(states: Sequence[CommandState]) -> Iterator[None]:
+    """Publish the error with which a block ends, for each of several policies."""
+    with ExitStack() as stack:
+        for state in states:
+            stack.enter_context(state.failures())
+        yield
 
 
 def _described(error: HiveFederationError) -> tuple[str, str]:
@@ -171,3 +194,86 @@ def _publish_remote(metastore: str, remote: str, publish: Callable[[RemotePublis
                 by=Publisher(command="remote refresh"),
             )
         )
+
+
+def ingest_state(metastore: str, table: str) -> IngestStatePublished | None:
+    """Return the publisher of a run of ``ingest``; ``None`` if commands publish nothing.
+
+    :param metastore: the metastore: URIs, or the id of an Airflow connection.
+    """
+    if STATE_VARIABLE not in os.environ:
+        return None
+    from airflow_hive_federation.hooks.published_work import IngestStatePublished
+    from airflow_hive_federation.published.documents import Publisher
+
+    by = Publisher(command="ingest")
+    return IngestStatePublished(metastore=metastore, table=table, source="files", by=by, log=logger)
+
+
+def compaction_state(
+    metastore: str, command: str, client: Callable[[], AbstractContextManager[MetastoreClient]]
+) -> CompactionStatePublished | None:
+    """Return the publisher of compactions and of their queue; ``None`` if commands publish nothing.
+
+    :param metastore: the metastore: URIs, or the id of an Airflow connection.
+    :param command: the command, such as ``compact worker``.
+    :param client: opens a client of the metastore.
+    """
+    if STATE_VARIABLE not in os.environ:
+        return None
+    from airflow_hive_federation.hooks.published_work import CompactionStatePublished
+    from airflow_hive_federation.published.documents import Publisher
+
+    by = Publisher(command=command)
+    return CompactionStatePublished(metastore=metastore, client=client, by=by, log=logger)
+
+
+class ClusterState:
+    """Publishes nothing about clusters; without a directory, commands do not import Airflow for it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the block."""
+
+    def looked(self, client: MetastoreClient, registry: ClusterRegistry, table: str) -> None:
+        """Look at no table."""
+
+    def assigned(self, report: AssignReport, registry: ClusterRegistry) -> None:
+        """Publish no assignment."""
+
+    def looked_at_all(self, database: str, looks: Sequence[TableLook]) -> None:
+        """Publish no tables."""
+
+
+def cluster_state(metastore: str, command: str, table: str = "") -> ClusterState | ClusterStatePublished:
+    """Return the publisher of the state of clusters, and of the error with which its block ends.
+
+    :param metastore: the metastore: URIs, or the id of an Airflow connection.
+    :param command: the command, such as ``cluster copy``.
+    :param table: the table that the command works on; empty for several ones.
+    """
+    return _cluster_state(metastore, command, table) if STATE_VARIABLE in os.environ else ClusterState()
+
+
+@contextmanager
+def published_routes(router: LiveRouter, metastore: str) -> Iterator[Callable[[Decision, str], None]]:
+    """Publish the decisions that the block gives to the function, with the reasons of refusals.
+
+    :param metastore: the metastore: URIs, or the id of an Airflow connection.
+    """
+    if STATE_VARIABLE not in os.environ:
+        yield lambda *_: None
+        return
+    from airflow_hive_federation.hooks.published_clusters import RoutesPublished
+
+    with RoutesPublished(router, _cluster_state(metastore, "route"), logger) as published:
+        yield published.note
+
+
+def _cluster_state(metastore: str, command: str, table: str = "") -> ClusterStatePublished:
+    from airflow_hive_federation.hooks.published_clusters import ClusterStatePublished
+    from airflow_hive_federation.published.documents import Publisher
+
+    return ClusterStatePublished(logger, metastore=metastore, by=Publisher(command=command), table=table)

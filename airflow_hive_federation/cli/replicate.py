@@ -198,6 +198,7 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
 
     if args.source_lost:
         result = take_over(work.source, work.target, work.policy, observer=work.story.observe).result()
+        work.state(args).failover(result.event_id)
     elif args.roll_back:
         roll_back_failover(
             work.source,
@@ -213,8 +214,10 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
             words(SourceWritable(database=work.policy.source_database)),
         )
     else:
-        report = work.fail_over()
+        with work.state(args).failures():
+            report = work.fail_over()
         result = report.result()
+        work.state(args).failover(result.event_id)
         if args.back:
             args.back.write_text(policy_text(report.policy, file.target, file.source), encoding="utf-8")
     return _end_fail_over(args, work, result, result.summary)

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
+from airflow_hive_federation.cli.published import CommandState, failures
 from airflow_hive_federation.cli.replication_state import print_plan, print_status
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
@@ -141,7 +142,11 @@ def _show(
             for member in plan.members:
                 print_plan(member)
         return 0
-    status = read_group_status(source, target, group)
+    states = _states(args, group)
+    with failures(states):
+        status = read_group_status(source, target, group)
+    for publisher, member_status in zip(states, status.members, strict=True):
+        publisher.status(member_status)
     if args.json:
         print(json.dumps(status.to_json()))
         return 0
@@ -158,7 +163,12 @@ def _take_over(
     from airflow_hive_federation.replication.groups.take_over import take_over_group
 
     story = Story()
-    reports = take_over_group(source, target, group, observer=story.observe)
+    states = _states(args, group)
+    with failures(states):
+        reports = take_over_group(source, target, group, observer=story.observe)
+    by_target = {state.policy.target_database: state for state in states}
+    for report in reports:
+        by_target[report.database].failover(report.event_id)
     if args.json:
         members = [result_json(report.result()) for report in reports]
         print(json.dumps({"group": group.name, "members": members}))
@@ -191,7 +201,8 @@ def _replicate(
     story = Story()
     options = group.policies[0].storage_options
     spark = SparkPipelineHook(args.spark_conn_id, storage_options=options, observer=story.observe)
-    with logging_to(story):
+    states = _states(args, group)
+    with logging_to(story), failures(states):
         if args.action == "run":
             story.stage(f"Running a cycle of consistency group {group.name}")
             run_group_cycle(
@@ -202,6 +213,8 @@ def _replicate(
                 threads=_CONNECTIONS,
                 observer=story.observe,
             )
+            for state in states:
+                state.cycle(source, target, None)
         story.stage(f"Verifying consistency group {group.name}")
         reports = verify_group(
             source,
@@ -212,11 +225,18 @@ def _replicate(
             row_digests=getattr(args, "row_digests", False),
             observer=story.observe,
         )
+        for state, report in zip(states, reports, strict=True):
+            state.verification(report, whole=args.action == "verify")
     story.stage("Done")
     _print_reports(args, group, reports, seconds=story.seconds)
     for report in reports:
         report.raise_if_different()
     return 0
+
+
+def _states(args: argparse.Namespace, group: ReplicationGroup) -> list[CommandState]:
+    """Return the publishers of the members' state."""
+    return [CommandState(policy=policy, command=f"replicate {args.action}") for policy in group.policies]
 
 
 def _print_reports(

@@ -7,9 +7,14 @@ import json
 import sys
 import textwrap
 from functools import partial
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.cluster import add_common_arguments, opened
 from airflow_hive_federation.cli.parsers import Subparsers
+from airflow_hive_federation.cli.published import published_routes
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.clusters.routing.decision import Decision
 
 #: The characters of a statement in the heading of its explanation.
 _SHOWN = 70
@@ -64,7 +69,12 @@ def run(args: argparse.Namespace) -> int:
             pool=partial(MetastorePool, end.settings),
         )
         session = first_session(registry, database=args.database, cluster=args.cluster)
-        decisions = list(router.decisions(script, session))
+        decisions: list[tuple[str, Decision]] = []
+        with published_routes(router, args.metastore) as publish:
+            for text, decision in router.decisions(script, session):
+                decisions.append((text, decision))
+                refused = decision.cluster is None
+                publish(decision, failure(decision, clusters_of(registry)).message if refused else "")
     count = len(statements_of(script))
     if args.json:
         print(json.dumps([{"sql": text, **as_json(decision)} for text, decision in decisions], indent=1))

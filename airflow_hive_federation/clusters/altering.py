@@ -19,7 +19,7 @@ from airflow_hive_federation.transactions.snapshots import is_transactional
 Change = Callable[[ClusterMetadata], ClusterMetadata]
 
 #: The metastore sets this parameter, in seconds of its clock, with each change by Hive or Spark.
-_CHANGED = "transient_lastDdlTime"
+CHANGED = "transient_lastDdlTime"
 _TRIES = 5
 #: The largest difference, in seconds, between the metastore's clock and the local clock.
 _SKEW_S = 10.0
@@ -114,7 +114,7 @@ def alter_table(
     with altering(client, name):
         for tries_left in reversed(range(_TRIES)):
             table = _settled(client, database, table_name)
-            changed = (table.parameters or {}).get(_CHANGED)
+            changed = (table.parameters or {}).get(CHANGED)
             altered = change(table)
             if altered is None:
                 return table
@@ -124,7 +124,7 @@ def alter_table(
                     table_name,
                     altered,
                     environment=_ENVIRONMENT,
-                    expected_parameter=None if changed is None else (_CHANGED, changed),
+                    expected_parameter=None if changed is None else (CHANGED, changed),
                 )
             except MetastoreServerError as error:
                 if "has been modified" not in error.message or not tries_left:
@@ -138,13 +138,13 @@ def _settled(client: MetastoreClient, database: str, name: str) -> types.Table:
     """Read a table once any further change is certain to get a different timestamp."""
     table = client.get_table(database, name)
     for _ in range(_TRIES):
-        timestamp = (table.parameters or {}).get(_CHANGED, "")
+        timestamp = (table.parameters or {}).get(CHANGED, "")
         if not timestamp.isdecimal() or int(timestamp) < time.time() - _SKEW_S:
             return table
         time.sleep(_SECOND_S)
         table = client.get_table(database, name)
         # The metastore's clock showed this second before the wait, and has passed it now.
-        if (table.parameters or {}).get(_CHANGED) == timestamp:
+        if (table.parameters or {}).get(CHANGED) == timestamp:
             return table
     return table
 

@@ -67,7 +67,7 @@ def assign_tables(
     """
     name = (registry.default_cluster() if cluster is None else registry.cluster(cluster)).name
     report = AssignReport(cluster=name, undo=undo, dry_run=dry_run)
-    listed = [(database, client.list_tables(database)) for database in _databases(client, databases)]
+    listed = [(database, client.list_tables(database)) for database in chosen_databases(client, databases)]
     total, processed, unchanged = sum(len(tables) for _, tables in listed), 0, 0
     for database, tables in listed:
         for batch in batches(tables, _TABLES_PER_CALL):
@@ -78,7 +78,11 @@ def assign_tables(
     return replace(report, unchanged=unchanged)
 
 
-def _databases(client: MetastoreClient, databases: Sequence[str] | None) -> Iterator[str]:
+def chosen_databases(client: MetastoreClient, databases: Sequence[str] | None) -> Iterator[str]:
+    """Yield the names of databases; all of the metastore if ``None``.
+
+    :raises NoSuchObjectError: a database does not exist.
+    """
     if databases is None:
         yield from client.list_databases()
         return

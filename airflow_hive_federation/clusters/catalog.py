@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_hive_federation.clusters.acid_snapshots import is_current
-from airflow_hive_federation.clusters.altering import full_name, object_name
+from airflow_hive_federation.clusters.altering import CHANGED, full_name, object_name
 from airflow_hive_federation.clusters.catalog_events import Changes, EventLog
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -221,6 +221,23 @@ class MetastoreFacts:
             self._partition_fact(table, placed.copied[fact.values]) if fact.values in stale else fact
             for fact in placed.facts
         )
+
+    def changed_s(self, table: TableFacts, values: tuple[str, ...]) -> int | None:
+        """Return the time of the last change of a table, or of a partition with copies, if it is known.
+
+        :param values: the values of the partition; none for the table.
+        :return: seconds since 1970, by the metastore's clock.
+        """
+        key = table.database, table.name
+        described = self._partitions_of(key).copied.get(values) if values else self.described(*key)
+        text = ((described.parameters if described else None) or {}).get(CHANGED, "")
+        return int(text) if text.isdecimal() else None
+
+    def forget_partitions(self, database: str, name: str) -> None:
+        """Forget the partitions of a table; whoever needs them again reads them again."""
+        key = database.lower(), name.lower()
+        self._placed.pop(key, None)
+        self._partition_facts.pop(key, None)
 
     def check_files(
         self,

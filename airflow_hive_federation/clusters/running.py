@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
+from airflow_hive_federation.clusters.look import TableLook, look_at_table
 from airflow_hive_federation.clusters.notes import Kind, Note, forget, state_of, take_note
 from airflow_hive_federation.clusters.placement import Clusters, Session
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
@@ -206,6 +207,20 @@ class LiveRouter:
                 for stale_object in facts.check_files(*place, values=used[place], options=self.options)
             ]:
                 return decision
+
+    def looks(self, decision: Decision) -> list[TableLook]:
+        """Describe the tables whose rows a statement reads, by the facts of its decision.
+
+        :param decision: the last decision of this router.
+        :raises MetastoreError: the metastore does not answer.
+        """
+        read = {
+            (database, use.table.name)
+            for use in decision.inputs
+            if use.groups and (database := use.table.database)
+        }
+        found = (look_at_table(self._facts, self.registry, *name) for name in sorted(read))
+        return [look for look in found if look is not None]
 
     @cached_property
     def _facts(self) -> MetastoreFacts:

@@ -32,6 +32,8 @@ class JobFollower(BaseHook):
         #: The files of the run for which this hook waits, and the id of its submission.
         self._followed: tuple[RunFiles, str] | None = None
         self._killed = False
+        #: The web page of the last application; empty if it is not known.
+        self.application_url = ""
         self._departs = False
         #: The jobs for which this try has left its worker, and which are over, by URI of the report.
         self._awaited: dict[str, AwaitedJob] = {}
@@ -104,6 +106,8 @@ class JobFollower(BaseHook):
                 self.on_kill()
             raise
         finally:
+            if running is not None:
+                self.application_url = running.application_url or self.application_url
             self._running = self._followed = None
 
     def _note_application(self, files: RunFiles, run: JobRun, application: str) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import Connection
 
 from airflow_hive_federation.errors import ConfigurationError, SparkJobError
-from airflow_hive_federation.hooks.compat import AirflowNotFoundException
+from airflow_hive_federation.hooks.compat import AirflowNotFoundException, configured
+from airflow_hive_federation.hooks.published import SECTION
 from airflow_hive_federation.hooks.spark_output import is_routine
+from airflow_hive_federation.progress.job_events import ApplicationStarted
 from airflow_hive_federation.progress.lines import event_in
 from airflow_hive_federation.progress.observers import Observer, unobserved
 
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 
     from airflow_hive_federation.hooks.submit_failures import Submission
 
+#: The option of Airflow's configuration with the web page of an application.
+SPARK_APPLICATION_URL = "spark_application_url"
+#: YARN's report of an application, in the log of spark-submit.
+_TRACKING = re.compile(r"tracking URL: (https?://\S+)")
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
 
@@ -70,6 +78,8 @@ class PipelineSubmitHook(SparkSubmitHook):
             self._spark_exit_code = 0
         self._on_application = on_application
         self._announced = ""
+        #: The application that the driver has announced, and YARN's page of it.
+        self._started = self._tracking_url = ""
         self._observer = observer
         #: The last lines of the log.
         self.tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -156,6 +166,17 @@ class PipelineSubmitHook(SparkSubmitHook):
         driver = self._driver_id or self._yarn_application_id or self._kubernetes_driver_pod
         return str(driver or "")
 
+    @property
+    def application_url(self) -> str:
+        """The web page of the application; empty if it is not known, and for local masters.
+
+        It is made of ``[hive_federation] spark_application_url``, or YARN's tracking URL.
+        """
+        application = self._yarn_application_id or self._started or self._driver_id or ""
+        if application and (template := configured(SECTION, SPARK_APPLICATION_URL, "")):
+            return template.replace("{application}", quote(str(application), safe=""))
+        return self._tracking_url
+
     def on_kill(self) -> None:
         """Kill spark-submit, and the driver or application on the cluster if the provider can."""
         try:
@@ -185,8 +206,12 @@ class PipelineSubmitHook(SparkSubmitHook):
     def _read(self, line: str) -> bool:
         """Read a line of the output; return whether it belongs into the log."""
         if event := event_in(line):
+            if isinstance(event, ApplicationStarted):
+                self._started = event.application
             self._observer(event)
             return False
+        if found := _TRACKING.search(line):
+            self._tracking_url = found[1]
         self.tail.append(line)
         if any(mark in line for mark in _CAUSES):
             self._causes.append(line)

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
-from airflow_hive_federation.hooks.published import publish_lags
+from airflow_hive_federation.hooks.published import publish_lags, publish_wait
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.progress.events import (
     Event,
     RemoteChecked,
-    SparkJobSeen,
     TargetBehind,
     TargetUnpublished,
 )
+from airflow_hive_federation.progress.job_events import SparkJobSeen
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.progress.reading import event_of
 from airflow_hive_federation.progress.words import words
@@ -108,11 +108,15 @@ class DrainProbe(Probe):
 
     :param source_conn_id: the connection of the source's metastore.
     :param start: the result of :meth:`DrainStart.to_json`.
+    :param policy: the fields of the policy whose wait is published for the page in Airflow.
+    :param by: the task instance that publishes it; ``None`` publishes nothing.
     """
 
     kind = "drain"
     source_conn_id: str
     start: dict[str, Any]
+    policy: Mapping[str, object] | None = None
+    by: Mapping[str, object] | None = None
 
     def __call__(self) -> ProbeAnswer:
         from airflow_hive_federation.replication.dump.drain import DrainStart, state_of, still_open
@@ -120,7 +124,17 @@ class DrainProbe(Probe):
         start = DrainStart.from_json(self.start)
         with self._hook.client() as client:
             remaining = still_open(client, start)
-        return ProbeAnswer(ready=not remaining, state=state_of(start, remaining), value=self.start)
+        answer = ProbeAnswer(ready=not remaining, state=state_of(start, remaining), value=self.start)
+        if remaining and self._published != [answer.description]:
+            self._published[:] = [answer.description]
+            if self.policy is not None and self.by is not None:
+                publish_wait(self.policy, answer.description, self.by, logger)
+        return answer
+
+    @cached_property
+    def _published(self) -> list[str]:
+        """The words that were published last: each look that finds the same publishes nothing."""
+        return []
 
     @cached_property
     def _hook(self) -> HiveMetastoreHook:
@@ -152,11 +166,9 @@ class LagProbe(Probe):
     def __call__(self) -> ProbeAnswer:
         from airflow_hive_federation.replication.status import read_lags
 
-        policy = rendered_policy(self.policy, {})
-        with (
-            HiveMetastoreHook(self.source_conn_id).client() as source,
-            HiveMetastoreHook(self.target_conn_id).client() as target,
-        ):
+        hooks = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
+        policy = rendered_policy(self.policy, common_storage_options(*hooks))
+        with hooks[0].client() as source, hooks[1].client() as target:
             lags = read_lags(source, target, policy)
         if lags is None:
             return ProbeAnswer(ready=False, state=TargetUnpublished(database=policy.target_database))

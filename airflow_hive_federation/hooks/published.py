@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from airflow_hive_federation.errors import HiveFederationError, divided
+from airflow_hive_federation.errors import (
+    HiveFederationError,
+    VerificationError,
+    VerificationIncompleteError,
+    divided,
+)
 from airflow_hive_federation.hooks.compat import (
     AirflowException,
     AirflowNotFoundException,
@@ -123,7 +129,7 @@ def policy_publisher(policy: ReplicationPolicy, by: Publisher) -> PolicyPublishe
     from airflow_hive_federation.published.folding import name_of
     from airflow_hive_federation.published.policies import PolicyPublisher
 
-    return PolicyPublisher(state_directory(), name_of(policy), by)
+    return PolicyPublisher(state_directory(), name_of(policy), by, options=policy.storage_options)
 
 
 def publish_lags(policy: ReplicationPolicy, lags: Lags, by: Mapping[str, object], log: Log) -> None:
@@ -135,6 +141,20 @@ def publish_lags(policy: ReplicationPolicy, lags: Lags, by: Mapping[str, object]
 
     with publication(log):
         policy_publisher(policy, read_publisher(dict(by))).lags(lags)
+
+
+def publish_wait(policy: Mapping[str, object], text: str, by: Mapping[str, object], log: Log) -> None:
+    """Publish the wait of a policy's task.
+
+    :param policy: the fields of the policy, of which some may be impossible.
+    :param text: a description of the wait; empty at its end.
+    :param by: the fields of the publisher.
+    """
+    from airflow_hive_federation.published.documents import read_publisher
+    from airflow_hive_federation.published.policies import PolicyPublisher
+
+    with publication(log):
+        PolicyPublisher(state_directory(), names_in(policy), read_publisher(dict(by))).wait(text)
 
 
 def publish_cycle(
@@ -151,13 +171,19 @@ def publish_cycle(
     :param skipped: the tables that the cycle left out, with the reasons; ``None`` if nobody looked.
     """
     from airflow_hive_federation.replication.replica.cycle_history import read_cycles
+    from airflow_hive_federation.replication.replica.markers import CHECKPOINT
     from airflow_hive_federation.replication.status import read_lags
 
     with publication(log):
         with source.client() as of_source, target.client() as of_target:
-            records = read_cycles(of_target.get_database(policy.target_database).parameters)
+            parameters = of_target.get_database(policy.target_database).parameters or {}
             lags = read_lags(of_source, of_target, policy)
-        policy_publisher(policy, by).cycle(records, lags, skipped=None if skipped is None else dict(skipped))
+        policy_publisher(policy, by).cycle(
+            read_cycles(parameters),
+            lags,
+            skipped=None if skipped is None else dict(skipped),
+            dump=parameters.get(CHECKPOINT, ""),
+        )
 
 
 def publish_failure(
@@ -174,6 +200,29 @@ def publish_failure(
     text, remedy = described(error)
     with publication(log):
         PolicyPublisher(state_directory(), names_in(fields), by).failure(text, remedy, seconds=seconds)
+
+
+class FailuresPublished(StatePublished):
+    """Publishes the error with which a block ends, for each policy that the block works for.
+
+    :param policies: returns the fields of the policies.
+    """
+
+    def __init__(
+        self, policies: Callable[[], Sequence[Mapping[str, object]]], context: Context, log: Log
+    ) -> None:
+        super().__init__(log)
+        self._policies = policies
+        self._context = context
+        self._began_s = time.time()
+
+    def _failed(self, error: Exception) -> None:
+        # The verification has published its differences.
+        if isinstance(origin_of(error), VerificationError | VerificationIncompleteError):
+            return
+        seconds, by = time.time() - self._began_s, publisher_of(self._context)
+        for policy in self._policies():
+            publish_failure(policy, error, by, seconds=seconds, log=self._log)
 
 
 def names_in(fields: Mapping[str, object]) -> PolicyName:

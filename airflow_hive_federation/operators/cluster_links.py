@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -65,12 +64,11 @@ def route_note(decision: Decision, refused: str = "") -> dict[str, object]:
 
     :param refused: the reason why the statement was not run.
     """
-    from airflow_hive_federation.clusters.routing.explain import in_words
+    from airflow_hive_federation.clusters.routing.explain import in_words, without_text
 
-    if (unread := decision.unanalysable) is not None:
-        # Its reason quotes the statement.
-        at = f"It cannot be analysed at line {unread.line}, column {unread.column}; the log has the reason."
-        decision, refused = replace(decision, reason=at), refused and at
+    decision = without_text(decision)
+    if decision.unanalysable is not None:
+        refused = refused and decision.reason
     note: dict[str, object] = {"cluster": None if refused else decision.cluster, "rule": str(decision.rule)}
     if refused:
         note["refused"] = refused

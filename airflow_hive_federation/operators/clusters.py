@@ -9,7 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_hive_federation.errors import RoutingError
+from airflow_hive_federation.hooks.page_links import SparkLink
 from airflow_hive_federation.hooks.progress import task_observer
+from airflow_hive_federation.hooks.published_clusters import RoutesPublished, table_of
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.cluster_base import ClusterOperator
 from airflow_hive_federation.operators.cluster_links import (
@@ -82,6 +84,7 @@ class AssignClusterOperator(ClusterOperator):
                 dry_run=self.only_report,
                 observer=spaced(task_observer(self.log)),
             )
+            self.state(context).assigned(report, registry)
         for name, reason in report.skipped.items():
             self.log.warning("%s is left as it is, because %s", name, reason)
         done = "removed from" if report.undo else "assigned to"
@@ -129,7 +132,7 @@ class CopyToClusterOperator(ClusterOperator):
         "move_from",
         "spark_conn_id",
     )
-    operator_extra_links = (CopyLink(),)
+    operator_extra_links = (*ClusterOperator.operator_extra_links, CopyLink(), SparkLink())
 
     def __init__(
         self,
@@ -167,7 +170,9 @@ class CopyToClusterOperator(ClusterOperator):
                 "options": options,
             }
             if self.drop:
-                return drop_copies(client, registry, self.table, self.cluster, **chosen)
+                dropped = drop_copies(client, registry, self.table, self.cluster, **chosen)
+                self.state(context).looked(client, registry, self.table)
+                return dropped
             cluster = registry.cluster(self.cluster)
             self._spark = SparkPipelineHook(
                 self.spark_conn_id or cluster.spark_conn_id, storage_options=options
@@ -175,7 +180,9 @@ class CopyToClusterOperator(ClusterOperator):
             run_copy = self._spark.copy_runner()
             if self.move_from is not None:
                 clusters = self.move_from, self.cluster
-                return move_copies(client, registry, self.table, *clusters, run_copy=run_copy, **chosen)
+                moved = move_copies(client, registry, self.table, *clusters, run_copy=run_copy, **chosen)
+                self.state(context).looked(client, registry, self.table)
+                return moved
             report = copy_to_cluster(client, registry, self.table, self.cluster, run_copy, **chosen)
             note = copy_note(report.table, cluster, report.copied, report.current)
             self.log.info(
@@ -189,7 +196,13 @@ class CopyToClusterOperator(ClusterOperator):
                 len(report.current),
             )
             push(context, COPY, note)
+            self.state(context).looked(client, registry, self.table)
             return report
+
+    @property
+    def worked_on(self) -> str:
+        """Return the table."""
+        return str(self.table)
 
     def on_kill(self) -> None:
         """Kill the copy job."""
@@ -224,7 +237,7 @@ class KeepCopiesOperator(ClusterOperator):
         "compare_hours",
         "spark_conn_id",
     )
-    operator_extra_links = (CopyLink(),)
+    operator_extra_links = (*ClusterOperator.operator_extra_links, CopyLink(), SparkLink())
 
     def __init__(
         self,
@@ -271,7 +284,18 @@ class KeepCopiesOperator(ClusterOperator):
                 len(report.dropped),
             )
             push(context, COPY, copy_note(rule.table, cluster, report.copied, None))
+            state = self.state(context)
+            # A look reads all partitions, which a run that follows events does not.
+            if report.because or report.copied or report.dropped:
+                state.looked(client, registry, rule.table)
+            else:
+                state.succeeded()
             return report
+
+    @property
+    def worked_on(self) -> str:
+        """Return the table of the rule."""
+        return table_of(str(self.rule))
 
     def on_kill(self) -> None:
         """Kill the copy job."""
@@ -303,9 +327,16 @@ class ChangePrimaryOperator(ClusterOperator):
         from airflow_hive_federation.clusters.primary import change_primary
 
         with self._open() as (client, registry, options):
-            return change_primary(
+            report = change_primary(
                 client, registry, self.table, self.cluster, keep_former=self.keep_former, options=options
             )
+            self.state(context).looked(client, registry, self.table)
+            return report
+
+    @property
+    def worked_on(self) -> str:
+        """Return the table."""
+        return str(self.table)
 
 
 class RoutedSqlOperator(ClusterOperator):
@@ -338,7 +369,7 @@ class RoutedSqlOperator(ClusterOperator):
         "database",
         "history",
     )
-    operator_extra_links = (RouteLink(),)
+    operator_extra_links = (*ClusterOperator.operator_extra_links, RouteLink(), SparkLink())
     template_ext: Sequence[str] = (".sql", ".hql")
     template_fields_renderers = {"sql": "sql"}
 
@@ -388,18 +419,21 @@ class RoutedSqlOperator(ClusterOperator):
             session = first_session(registry, database=self.database, cluster=self.cluster)
             routes: list[dict[str, Any]] = []
             notes: list[dict[str, Any]] = []
-            try:
-                for routed in router.script(self.sql, session):
-                    self.log.info("%s", routed.explained())
-                    notes.append(route_note(routed.decision))
-                    push(context, ROUTE, notes)
-                    answer = self._run(routed, client, registry, options) if routed.runs else {}
-                    routes.append({**routed.to_json(), **answer})
-            except RoutingError as error:
-                if isinstance(decision := error.facts.get("decision"), Decision):
-                    self.log.info("%s", in_words(decision))
-                    push(context, ROUTE, [*notes, route_note(decision, refused=error.message)])
-                raise
+            with RoutesPublished(router, self.state(context), self.log) as published:
+                try:
+                    for routed in router.script(self.sql, session):
+                        self.log.info("%s", routed.explained())
+                        notes.append(route_note(routed.decision))
+                        push(context, ROUTE, notes)
+                        published.note(routed.decision)
+                        answer = self._run(routed, client, registry, options) if routed.runs else {}
+                        routes.append({**routed.to_json(), **answer})
+                except RoutingError as error:
+                    if isinstance(decision := error.facts.get("decision"), Decision):
+                        self.log.info("%s", in_words(decision))
+                        push(context, ROUTE, [*notes, route_note(decision, refused=error.message)])
+                        published.note(decision, refused=error.message)
+                    raise
             return RoutedScript(statements=routes)
 
     def _history(

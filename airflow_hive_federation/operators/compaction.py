@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.hooks.compat import AirflowFailException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import SparkLink, WorkLink
+from airflow_hive_federation.hooks.published import publisher_of
+from airflow_hive_federation.hooks.published_work import CompactionStatePublished
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
-from airflow_hive_federation.operators.page_links import WorkLink
 from airflow_hive_federation.operators.results import ResultOperator
-from airflow_hive_federation.operators.work_state import CompactionStatePublished
 from airflow_hive_federation.progress.quantities import duration, several, size
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class _CompactionOperator(LineageOperator, ResultOperator):
 
     template_fields: Sequence[str] = ("metastore_conn_id",)
     ui_color = "#e4e0f0"
-    operator_extra_links = (WorkLink(),)
+    operator_extra_links = (WorkLink(), SparkLink())
 
     def __init__(
         self,
@@ -70,6 +71,12 @@ class _CompactionOperator(LineageOperator, ResultOperator):
             lambda job, arguments, report_uri: spark.submit(job, arguments, report_uri=report_uri),
             options=options,
             compression=self.compression,
+        )
+
+    def state(self, hook: HiveMetastoreHook, context: Context) -> CompactionStatePublished:
+        """Return the publisher of the queue and of what the task compacts."""
+        return CompactionStatePublished(
+            metastore=hook.metastore_conn_id, client=hook.client, by=publisher_of(context), log=self.log
         )
 
     def log_report(self, report: CompactionReport) -> None:
@@ -158,6 +165,12 @@ class CompactTableOperator(_CompactionOperator):
         )
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
+        state = self.state(hook, context)
+
+        def compacted(report: CompactionReport) -> None:
+            self.log_report(report)
+            state.served(report)
+
         with as_airflow_error():
             kind = CompactionKind.of(self.kind)
             if not self.wait:
@@ -173,8 +186,9 @@ class CompactTableOperator(_CompactionOperator):
                 self.merge_runner(hook),
                 partitions=self.partitions,
                 storage_options=hook.storage_options,
-                on_report=self.log_report,
+                on_report=compacted,
             )
+        state.publish()
         self.note_lineage(hook, reports)
         failed = [report for report in reports if report.state == "failed"]
         if failed:
@@ -225,7 +239,7 @@ class CompactionWorkerOperator(_CompactionOperator):
         from airflow_hive_federation.compaction.worker import CompactionWorker
 
         hook = HiveMetastoreHook(self.metastore_conn_id)
-        state = CompactionStatePublished(hook, context, self.log)
+        state = self.state(hook, context)
 
         def served(report: CompactionReport) -> None:
             self.log_report(report)

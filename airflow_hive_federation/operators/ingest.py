@@ -11,10 +11,11 @@ from airflow.sdk import BaseHook
 from airflow_hive_federation.errors import ConfigurationError, StreamingCommitUnknownError
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error, error_text
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import WorkLink
+from airflow_hive_federation.hooks.published import publisher_of
+from airflow_hive_federation.hooks.published_work import IngestStatePublished
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
-from airflow_hive_federation.operators.page_links import WorkLink
 from airflow_hive_federation.operators.results import ResultOperator
-from airflow_hive_federation.operators.work_state import IngestStatePublished
 from airflow_hive_federation.progress.observers import spaced
 from airflow_hive_federation.progress.quantities import duration, several
 
@@ -143,7 +144,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             metastore=self.metastore_conn_id,
             table=self.table,
             source=self.sql_conn_id or "files",
-            context=context,
+            by=publisher_of(context),
             log=self.log,
         )
         with state, as_airflow_error():

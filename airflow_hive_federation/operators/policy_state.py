@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import VerificationError, VerificationIncompleteError
-from airflow_hive_federation.hooks.error_translation import origin_of
 from airflow_hive_federation.hooks.group_fields import rendered_group
+from airflow_hive_federation.hooks.page_links import DumpLink, PolicyLink, ReplicationLink
 from airflow_hive_federation.hooks.published import (
-    Log,
-    StatePublished,
+    FailuresPublished,
     policy_publisher,
     publication,
     publish_cycle,
-    publish_failure,
     publisher_of,
 )
-from airflow_hive_federation.operators.page_links import PolicyLink, ReplicationLink
 from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperatorLink, Context
 
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.replication.failover_results import FailoverResult
@@ -38,8 +33,16 @@ class PolicyOperator(ResultOperator):
     A publication that fails is a warning in the task's log, and fails no task.
     """
 
-    operator_extra_links = (PolicyLink(),)
+    operator_extra_links: Sequence[BaseOperatorLink] = (PolicyLink(), DumpLink())
     policy: Mapping[str, object]
+    #: The web page of the task's dump; empty if the store has none.
+    dump_url = ""
+
+    def note_dump(self, dump: str, policy: ReplicationPolicy) -> None:
+        """Note the dump that the task has written or uses, for its link."""
+        from airflow_hive_federation.storage.web_addresses import web_address
+
+        self.dump_url = web_address(dump, policy.storage_options)
 
     def watched(self, context: Context) -> FailuresPublished:
         """Publish the error with which the task ends."""
@@ -76,7 +79,7 @@ class PolicyOperator(ResultOperator):
 class GroupStateOperator(ResultOperator):
     """Base of the operators of a consistency group, which publish the state of each member's policy."""
 
-    operator_extra_links = (ReplicationLink(),)
+    operator_extra_links: Sequence[BaseOperatorLink] = (ReplicationLink(),)
     group: Mapping[str, object]
 
     def watched(self, context: Context) -> FailuresPublished:
@@ -109,26 +112,3 @@ class GroupStateOperator(ResultOperator):
 
     def _members(self) -> Sequence[Mapping[str, object]]:
         return [policy.to_json() for policy in rendered_group(self.group, {}).policies]
-
-
-class FailuresPublished(StatePublished):
-    """Publishes the error with which a block ends, for each policy that the block works for.
-
-    :param policies: returns the fields of the policies.
-    """
-
-    def __init__(
-        self, policies: Callable[[], Sequence[Mapping[str, object]]], context: Context, log: Log
-    ) -> None:
-        super().__init__(log)
-        self._policies = policies
-        self._context = context
-        self._began_s = time.time()
-
-    def _failed(self, error: Exception) -> None:
-        # The verification has published its differences.
-        if isinstance(origin_of(error), VerificationError | VerificationIncompleteError):
-            return
-        seconds, by = time.time() - self._began_s, publisher_of(self._context)
-        for policy in self._policies():
-            publish_failure(policy, error, by, seconds=seconds, log=self._log)

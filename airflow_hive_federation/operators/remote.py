@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import RemotesLink
 from airflow_hive_federation.hooks.remotes import remotes_of
 from airflow_hive_federation.operators.lineage import (
     REFRESHED,
@@ -15,7 +16,6 @@ from airflow_hive_federation.operators.lineage import (
     announce,
     datasets,
 )
-from airflow_hive_federation.operators.page_links import RemotesLink
 from airflow_hive_federation.operators.remote_state import RemoteStatePublished
 from airflow_hive_federation.operators.results import ResultOperator
 

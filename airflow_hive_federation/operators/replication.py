@@ -11,8 +11,10 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import PolicyLink
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.progress import task_observer
+from airflow_hive_federation.hooks.published import FailuresPublished
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     CopiedSizes,
@@ -20,8 +22,7 @@ from airflow_hive_federation.operators.lineage import (
     note_load,
     verified,
 )
-from airflow_hive_federation.operators.page_links import PolicyLink
-from airflow_hive_federation.operators.policy_state import FailuresPublished, PolicyOperator
+from airflow_hive_federation.operators.policy_state import PolicyOperator
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.spark_tasks import run_name
@@ -140,7 +141,9 @@ class BootstrapDumpOperator(PolicyOperator):
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
                     drain(client, start, timeout_s=policy.open_txn_timeout_s, observer=self.observer)
-            return dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, observer=self.observer)
+            summary = dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, observer=self.observer)
+            self.note_dump(summary.dump, policy)
+            return summary
 
 
 class IncrementalDumpOperator(ReplicationOperator):
@@ -165,9 +168,12 @@ class IncrementalDumpOperator(ReplicationOperator):
         with as_airflow_error():
             source, target, policy = self.ends()
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool(1) as target_pool:
-                return dump_next_increment(
+                summary = dump_next_increment(
                     source_pool, target_pool, policy, threads=_DUMP_CONNECTIONS, observer=self.observer
                 )
+            if not summary.idle:
+                self.note_dump(summary.dump, policy)
+            return summary
 
 
 class _DumpUsingOperator(SparkReplicationOperator):
@@ -221,6 +227,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
             if dump is None and self.dump is not None:
                 raise AirflowSkipException("No task before this one has written a dump: nothing is loaded.")
             if not is_idle(dump):
+                self.note_dump(dump_uri(dump), policy)
                 with source.pool() as source_pool:
                     spark.wait_for_copy(dump_uri(dump), source_pool)
             with source.pool() as source_pool, target.pool() as target_pool:
@@ -285,6 +292,7 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
             spark = self.spark(policy)
             dump = latest_dump(self.dump)
             uri, tables = dump_uri(dump), None
+            self.note_dump(uri, policy)
             if not self.whole:
                 tables = tables_to_compare(uri, policy.storage_options, idle=is_idle(dump))
             with source.pool() as source_pool, target.pool() as target_pool:
@@ -456,6 +464,7 @@ def cycle_tasks(
         task_id="drain",
         source_conn_id=source_conn_id,
         database=fields["source_database"],
+        policy=fields,
         timeout=fields.get("open_txn_timeout_s", "1h"),
         deferrable=deferrable,
         **first,

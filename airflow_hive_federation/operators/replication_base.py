@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.hooks.page_links import SparkLink
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.policy_state import PolicyOperator
@@ -65,6 +66,7 @@ class SparkReplicationOperator(SparkOperator, ReplicationOperator):
 
     template_fields: Sequence[str] = (*ReplicationOperator.template_fields, "spark_conn_id", "spark_conf")
     template_fields_renderers = {**ReplicationOperator.template_fields_renderers, "spark_conf": "json"}
+    operator_extra_links = (*PolicyOperator.operator_extra_links, SparkLink())
 
     def __init__(
         self,

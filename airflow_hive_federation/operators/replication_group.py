@@ -10,6 +10,7 @@ from airflow.sdk import TaskGroup
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
+from airflow_hive_federation.hooks.page_links import SparkLink
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
@@ -55,6 +56,7 @@ class _GroupOperator(SparkOperator, GroupStateOperator):
         "spark_conf",
     )
     template_fields_renderers = {"group": "json", "spark_conf": "json"}
+    operator_extra_links = (*GroupStateOperator.operator_extra_links, SparkLink())
 
     def __init__(
         self,

@@ -56,6 +56,8 @@ class SparkOperator(ResultOperator):
         self._awaited: tuple[AwaitedJob, ...] = ()
         self._borrowed: tuple[tuple[str, int], ...] = ()
         self._deadline_s: float | None = None
+        #: The web page of the application for which the task has left its worker.
+        self.application_url = ""
         #: The progress with which the task has left its worker, as values of JSON.
         self._progress: dict[str, object] = {}
 
@@ -114,6 +116,8 @@ class SparkOperator(ResultOperator):
         self._borrowed = tuple((str(conn_id), int(txn_id)) for conn_id, txn_id in left["borrowed"])
         self._deadline_s = left["deadline_s"]
         self._progress = left["progress"]
+        # Tasks that an earlier version of the package has deferred have none.
+        self.application_url = str(left.get("application_url", ""))
         if not ProbeAnswer.from_json(event).ready:
             with as_airflow_error():
                 JobProbe(**left["probe"]).stop()
@@ -144,6 +148,7 @@ class SparkOperator(ResultOperator):
             "borrowed": _named(left.borrowed, ends),
             "deadline_s": self._deadline_s,
             "progress": left.progress,
+            "application_url": self._spark.application_url if self._spark else "",
         }
         if left.progress and self._spark:
             # The task does not ask again for the results that it has used.

@@ -19,9 +19,10 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.published import state_directory
-from airflow_hive_federation.plugin import views
+from airflow_hive_federation.plugin import cluster_views, views
 from airflow_hive_federation.plugin.reading import documents_of, policy_states, read_policy, tables_of
 from airflow_hive_federation.plugin.views import Part, part_of
+from airflow_hive_federation.published.clusters import CLUSTERS, PLACED, ROUTED, ROUTES
 from airflow_hive_federation.published.remotes import REMOTE, REMOTES
 from airflow_hive_federation.published.work import COMPACTED, COMPACTION, INGEST, INGESTED
 
@@ -46,6 +47,8 @@ def build_app() -> FastAPI:
     app.get("/replication/{key}")(_policy)
     app.get("/replication/{key}/tables")(_tables)
     app.get("/remotes")(_remotes)
+    app.get("/clusters")(_clusters)
+    app.get("/clusters/routes")(_routes)
     app.get("/ingest")(_ingest)
     app.get("/compaction")(_compaction)
     app.get("/compaction/{key}/requests")(_requests)
@@ -128,6 +131,28 @@ def _remotes(part: PartDep, readable: ReadableDep) -> JSONResponse:
         key=views.worst_first,
     )
     found = part_of(rows, part, searched=("name", "points_to", "via", "metastore", "health"))
+    return _answer({**found, "published": len(rows)})
+
+
+def _clusters(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    # Rows of ten thousand tables are light; only those of the requested part are filled.
+    now_s = time.time()
+    rows = sorted(
+        (
+            row
+            for key, state, problem in documents_of(state_directory(), CLUSTERS, PLACED)
+            for row in cluster_views.table_rows(key, state, problem, readable, now_s=now_s)
+        ),
+        key=views.worst_first,
+    )
+    searched = ("name", "primary", "copied_to", "metastore", "health")
+    found = part_of(rows, part, searched=searched, fill=cluster_views.filled)
+    return _answer({**found, "published": len(rows), "clusters": cluster_views.summary(rows)})
+
+
+def _routes(part: PartDep, readable: ReadableDep) -> JSONResponse:
+    rows = cluster_views.route_rows(documents_of(state_directory(), ROUTES, ROUTED), readable)
+    found = part_of(rows, part, searched=("tables", "cluster", "rule", "reason", "metastore"))
     return _answer({**found, "published": len(rows)})
 
 

@@ -67,6 +67,7 @@ const TONES = {
   broken: "bad",
   blocked: "bad",
   differs: "bad",
+  stale: "warn",
   unreadable: "bad",
   failed: "bad",
   refused: "warn",
@@ -128,6 +129,7 @@ const STYLE = `
 .hf-button, .hf-input { font: inherit; color: inherit; background: none; border: 1px solid var(--hf-line);
   border-radius: 4px; padding: 0.2rem 0.6rem; }
 .hf-button { cursor: pointer; } .hf-button:disabled { opacity: 0.6; cursor: default; }
+.hf-plain { list-style: none; margin: 0; padding: 0; }
 .hf-lines { margin: 0.25rem 0; padding-inline-start: 1.2rem; overflow-wrap: anywhere; }
 @media (max-width: 640px) { .hf { padding: 0.5rem; } .hf-facts { grid-template-columns: 1fr 1fr; gap: 0.3rem; }
   .hf-facts > div { padding: 0.3rem 0.5rem; } .hf th, .hf td { padding: 0.3rem 0.4rem; }
@@ -382,6 +384,12 @@ function verified(verification, now) {
   return h("span", { className: wrong ? "hf-bad" : "hf-good" }, `${text}, ${ago(verification.published_s, now)}`);
 }
 
+/** The place of a dump; a link where the store has a web page of it. */
+function dumpPlace({ dump, dump_url: url }) {
+  if (!dump) return "–";
+  return /^https?:\/\//.test(url) ? h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, dump) : dump;
+}
+
 // -- replication -----------------------------------------------------------------------------------------
 
 function Policies({ select }) {
@@ -488,6 +496,7 @@ function Policy({ policy, select }) {
       ["Age of the oldest", duration(data.lag_s)],
       ["Bytes behind", bytes(data.lag_bytes)],
       ["Verification", verified(data.verification, now)],
+      ["Last dump", dumpPlace(data)],
       ["Published", h(React.Fragment, null, ago(data.published_s, now), " by ", h(PublishedBy, { by: data.by }))],
     ] }),
     h(LagChart, { history: data.history, field: "seconds", title: "Age of the oldest missing event", format: duration }),
@@ -545,6 +554,81 @@ function Remotes() {
       h(Table, { label: "Remotes", columns, rows: data.rows, sort: list.sort, onSort: list.onSort, rowKey: (row) => row.key }),
       h(Pager, { list, total: data.total })));
 }
+
+// -- clusters --------------------------------------------------------------------------------------------
+
+function copyState(copy, row, now) {
+  const parts = row.partitions == null ? "" : `${count(copy.objects)} of ${several(row.partitions, "partition")}`;
+  if (!copy.stale) return h("li", { key: copy.cluster }, `${copy.cluster}: ${parts || "current"}`);
+  const behind = [
+    row.partitions == null ? "stale" : `${count(copy.stale)} stale`,
+    copy.stale_bytes != null && `${bytes(copy.stale_bytes)} to copy`,
+    copy.lacks_since_s != null && `lacks a change of ${ago(copy.lacks_since_s, now)}`,
+  ].filter(Boolean).join(", ");
+  return h("li", { key: copy.cluster }, `${copy.cluster}: ${parts ? `${parts}, ` : ""}`, h("span", { className: "hf-warn" }, behind));
+}
+
+function ClusterTables() {
+  const list = useList("clusters", "");
+  const { data, error } = list.poll;
+  const now = data?.now_s;
+  const columns = [
+    { label: "Table", sort: "name", show: (row) => row.name },
+    { label: "State", sort: "health", show: (row) => h(React.Fragment, null, h(Status, null, row.health),
+      row.failures > 1 ? `, ${count(row.failures)} times` : "",
+      row.reason && h("div", null, row.reason), row.remedy && h("div", { className: "hf-muted" }, `Remedy: ${row.remedy}`)) },
+    { label: "Primary", sort: "primary", show: (row) => (row.primary ? `${row.primary}${row.assigned ? "" : " (default)"}` : "–") },
+    { label: "Copies", sort: "copied_to", show: (row) => (row.copies?.length
+      ? h("ul", { className: "hf-plain" }, row.copies.map((copy) => copyState(copy, row, now))) : "–") },
+    { label: "Stale", sort: "stale", number: true, show: (row) => count(row.stale) },
+    { label: "Behind", sort: "behind_s", number: true, wide: true, show: (row) => duration(row.behind_s) },
+    { label: "Metastore", sort: "metastore", wide: true, show: (row) => row.metastore ?? "–" },
+    { label: "Looked at", sort: "looked_s", number: true, wide: true, show: (row) => ago(row.looked_s, now) },
+    { label: "Task", wide: true, show: (row) => h(PublishedBy, { by: row.by }) },
+  ];
+  const empty = data && data.published === 0;
+  const facts = (data?.clusters ?? []).map((cluster) => [cluster.name, h(React.Fragment, null,
+    [cluster.tables && several(cluster.tables, "table"), cluster.copies && `copies of ${several(cluster.copies, "table")}`].filter(Boolean).join(", "),
+    cluster.stale > 0 && h("span", { className: "hf-warn" }, `, ${count(cluster.stale)} stale`))]);
+  return h("section", { "aria-labelledby": "hf-clusters" },
+    h("div", { className: "hf-bar" }, h(Heading, { level: 2, id: "hf-clusters" }, "Tables by cluster"), h(Updated, { poll: list.poll })),
+    h(Trouble, { error }),
+    empty && h(Notice, { tone: "info", title: "No table of a cluster has been published yet. " },
+      h("span", null, "Run ClusterStatusOperator, a task that copies or routes, or hive-federation cluster status.")),
+    data && !empty && h(React.Fragment, null,
+      h(Facts, { facts }),
+      h("div", { className: "hf-bar" }, h(Filter, { list, label: "Filter tables of clusters" }),
+        h("span", { className: "hf-muted" }, `${count(data.total)} of ${several(data.published, "table")}`)),
+      h(Table, { label: "Tables by cluster", columns, rows: data.rows, sort: list.sort, onSort: list.onSort, rowKey: (row) => row.key }),
+      h(Pager, { list, total: data.total })));
+}
+
+function Routes() {
+  const list = useList("clusters/routes", "");
+  const { data, error } = list.poll;
+  const now = data?.now_s;
+  const columns = [
+    { label: "When", sort: "at_s", number: true, show: (row) => h("time", { title: time(row.at_s) }, ago(row.at_s, now)) },
+    { label: "Cluster", sort: "cluster", show: (row) => (row.refused ? h(Status, null, "refused") : row.cluster || "–") },
+    { label: "Reason", show: (row) => h(React.Fragment, null, row.reason,
+      row.remedy && h("div", { className: "hf-muted" }, `Remedy: ${row.remedy}`),
+      row.lines?.length > 0 && h("details", null, h("summary", null, "All reasons"),
+        h("ul", { className: "hf-lines" }, row.lines.map((line, index) => h("li", { key: index }, line))))) },
+    { label: "Tables", wide: true, show: (row) => row.tables.join(", ") || "–" },
+    { label: "Metastore", sort: "metastore", wide: true, show: (row) => row.metastore },
+    { label: "Task", wide: true, show: (row) => h(PublishedBy, { by: row.by }) },
+  ];
+  return h("section", { "aria-labelledby": "hf-routes" },
+    h("div", { className: "hf-bar" }, h(Heading, { level: 2, id: "hf-routes" }, "Last routes"), h(Updated, { poll: list.poll })),
+    h(Trouble, { error }),
+    data && data.published === 0 && h("p", { className: "hf-muted" }, "No route of a statement has been published yet."),
+    data && data.published > 0 && h(React.Fragment, null,
+      h("div", { className: "hf-bar" }, h(Filter, { list, label: "Filter routes" })),
+      h(Table, { label: "Last routes", columns, rows: data.rows, sort: list.sort, onSort: list.onSort }),
+      h(Pager, { list, total: data.total })));
+}
+
+const Clusters = () => h(React.Fragment, null, h(ClusterTables), h(Routes));
 
 // -- ingest and compaction -------------------------------------------------------------------------------
 
@@ -629,7 +713,12 @@ const Work = () => h(React.Fragment, null, h(Ingest), h(Compaction));
 
 // -- the page --------------------------------------------------------------------------------------------
 
-const TABS = { replication: ["Replication", Policies], remotes: ["Remotes", Remotes], work: ["Ingest and compaction", Work] };
+const TABS = {
+  replication: ["Replication", Policies],
+  remotes: ["Remotes", Remotes],
+  clusters: ["Clusters", Clusters],
+  work: ["Ingest and compaction", Work],
+};
 
 function Page() {
   const [selected, select] = useSelection();

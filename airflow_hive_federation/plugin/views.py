@@ -31,17 +31,19 @@ _SKIPPED = 200
 
 
 class Health(StrEnum):
-    """The state of a policy or a remote in one word; the worst comes first."""
+    """The state of a policy, a remote or a table in one word; the worst comes first."""
 
     BROKEN = "broken"
     UNREADABLE = "unreadable"
     BLOCKED = "blocked"
     DIFFERS = "differs"
+    STALE = "stale"
     SOURCE_AWAY = "source away"
     NOT_PUBLISHED = "not published"
     BEHIND = "behind"
     RUNNING = "running"
     IN_STEP = "in step"
+    NO_COPY = "no copy"
     FAILED_OVER = "failed over"
     DROPPED = "dropped"
 
@@ -121,10 +123,10 @@ def _by_position(position: PolicyPosition | None) -> Iterator[Judgement]:
         return
     if position.source_error:
         yield Health.SOURCE_AWAY, *divided(position.source_error)
-    if position.event_id is None:
-        yield Health.NOT_PUBLISHED, "", ""
     if position.running:
         yield Health.RUNNING, position.running, ""
+    if position.event_id is None:
+        yield Health.NOT_PUBLISHED, "", ""
     if position.lag is not None and position.lag.events:
         yield Health.BEHIND, "", ""
 
@@ -158,6 +160,8 @@ def policy_detail(state: PolicyState, tables: PolicyTables | None) -> dict[str, 
     return {
         **policy_row(state),
         "running": state.position.running if state.position else "",
+        "dump": state.position.dump if state.position else "",
+        "dump_url": state.position.dump_url if state.position else "",
         "history": [asdict(point) for point in state.position.history] if state.position else [],
         "cycles": [asdict(cycle) for cycle in reversed(state.cycles.cycles)] if state.cycles else [],
         "verification_lines": list(state.verification.lines) if state.verification else [],
@@ -206,10 +210,13 @@ class Part:
     offset: int = 0
 
 
-def part_of(rows: Iterable[Row], part: Part, *, searched: Sequence[str]) -> dict[str, object]:
+def part_of(
+    rows: Iterable[Row], part: Part, *, searched: Sequence[str], fill: Callable[[Row], Row] = dict
+) -> dict[str, object]:
     """Return the requested part of a list, and the number of all rows that match.
 
     :param searched: the columns that a search looks into.
+    :param fill: completes a row of the part.
     """
     wanted = part.search.strip().lower()
     found = [
@@ -227,7 +234,8 @@ def part_of(rows: Iterable[Row], part: Part, *, searched: Sequence[str]) -> dict
             reverse=part.sort[:1] == "-",
         )
         found = [*filled, *empty]
-    return {"total": len(found), "rows": found[part.offset : part.offset + part.limit]}
+    rows_of_part = [fill(row) for row in found[part.offset : part.offset + part.limit]]
+    return {"total": len(found), "rows": rows_of_part}
 
 
 def remote_row(key: str, state: RemoteState | None, problem: str) -> dict[str, object]:
@@ -285,9 +293,12 @@ def request_rows(state: CompactionState) -> list[Row]:
     return [*waiting, *finished]
 
 
+_SEVERITY = {condition: place for place, condition in enumerate(Health)}
+
+
 def worst_first(row: Row) -> tuple[int, str]:
     """Sort policies by their state, and by their names."""
-    return list(Health).index(Health(str(row["health"]))), str(row["name"])
+    return _SEVERITY[Health(str(row["health"]))], str(row["name"])
 
 
 def _by(column: str) -> Callable[[Row], tuple[bool, float, str]]:

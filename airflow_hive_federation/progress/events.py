@@ -440,20 +440,6 @@ class RemoteChecked(Event):
     condition: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class SparkJobSeen(Event):
-    """A Spark job was looked at, whose task has left its worker.
-
-    :param application: the cluster's id of the application; empty if it is unknown.
-    :param report: URI of the job's report.
-    :param state: the state in words.
-    """
-
-    application: str
-    report: str
-    state: str
-
-
 # -- clusters and ingest -------------------------------------------------------------------------------
 
 

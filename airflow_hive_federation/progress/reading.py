@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import get_args, get_origin, get_type_hints
 
-from airflow_hive_federation.progress import cycle_events, events
+from airflow_hive_federation.progress import cycle_events, events, job_events
 from airflow_hive_federation.progress.events import KIND, Event
 
-_MODULES = (events, cycle_events)
+_MODULES = (events, cycle_events, job_events)
 
 
 def event_classes() -> Mapping[str, type[Event]]:

@@ -7,6 +7,7 @@ from functools import singledispatch
 
 from airflow_hive_federation.progress import cycle_events as cev
 from airflow_hive_federation.progress import events as ev
+from airflow_hive_federation.progress import job_events as jev
 from airflow_hive_federation.progress.kinds import Activity, FileJob
 from airflow_hive_federation.progress.quantities import (
     count_rate,
@@ -297,9 +298,14 @@ def _target_behind(event: ev.TargetBehind) -> str:
 
 
 @words.register
-def _spark_job_seen(event: ev.SparkJobSeen) -> str:
+def _spark_job_seen(event: jev.SparkJobSeen) -> str:
     application = f"application {event.application}" if event.application else "the Spark application"
     return f"{application}, which reports to {event.report}, {event.state}"
+
+
+@words.register
+def _application_started(event: jev.ApplicationStarted) -> str:
+    return f"Spark application {event.application} has begun"
 
 
 @words.register

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
@@ -104,7 +105,7 @@ class StateDirectory:
         except FileVanishedError:
             return None
         try:
-            document = _parsed(uri, subject, content)
+            document = _documents.parsed(uri, subject, content)
         except ValueError as error:
             raise StorageError(
                 f"The published state {uri} cannot be read: {error}.",
@@ -122,6 +123,20 @@ class StateDirectory:
             if isinstance(error.__cause__, ValueError):
                 return None
             raise
+
+    def remove(self, folder: str, key: str) -> None:
+        """Remove all documents of an object, because a person says so.
+
+        :raises StorageError: a document cannot be removed.
+        """
+        from airflow_hive_federation.storage.filesystem import join
+        from airflow_hive_federation.storage.listing import list_directory
+        from airflow_hive_federation.storage.publishing import remove_file
+
+        place = join(self.uri, folder)
+        for name in list_directory(place, options=self._options):
+            if name.removesuffix(_SUFFIX).rpartition(".")[0] == key:
+                remove_file(join(place, name), self._options)
 
     def keys(self, folder: str) -> Collection[str]:
         """Return the keys of the objects of a folder, in their order.
@@ -141,24 +156,44 @@ class StateDirectory:
         return join_below(self.uri, folder, f"{key}.{subject}{_SUFFIX}")
 
 
-#: The most documents that a process keeps parsed, and these: digest and document by URI, the oldest first.
-_KEPT = 32
-_parsed_before: dict[str, tuple[bytes, object]] = {}
+#: The most bytes of documents that a process keeps parsed.
+_KEPT_BYTES = 16 << 20
 
 
-def _parsed(uri: str, subject: Subject[D], content: bytes) -> D:
-    """Parse a document; the page asks for the same ones again and again, so that the last ones are kept.
+class _ParsedDocuments:
+    """The parsed documents of a process, by URI: the page asks for the same ones again and again.
 
-    :raises ValueError: it is no such document.
+    :param most_bytes: the most bytes of documents that are kept; those that were read last stay.
     """
-    digest = hashlib.sha256(content).digest()
-    kept = _parsed_before.get(uri)
-    if kept is not None and kept[0] == digest:
-        return cast("D", kept[1])
-    document = subject.read(json.loads(content))
-    # Several threads may come here at once: each operation on the dictionary is one step.
-    _parsed_before.pop(uri, None)
-    _parsed_before[uri] = (digest, document)
-    while len(_parsed_before) > _KEPT:
-        _parsed_before.pop(next(iter(_parsed_before), ""), None)
-    return document
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._kept: dict[str, tuple[bytes, int, object]] = {}
+        self._size_bytes = 0
+        self._lock = threading.Lock()
+
+    def parsed(self, uri: str, subject: Subject[D], content: bytes) -> D:
+        """Parse a document, unless it is kept.
+
+        :raises ValueError: it is no such document.
+        """
+        digest = hashlib.sha256(content).digest()
+        with self._lock:
+            kept = self._kept.get(uri)
+        if kept is not None and kept[0] == digest:
+            return cast("D", kept[2])
+        document = subject.read(json.loads(content))
+        with self._lock:
+            self._forget(uri)
+            self._kept[uri] = (digest, len(content), document)
+            self._size_bytes += len(content)
+            while self._size_bytes > self._most_bytes and len(self._kept) > 1:
+                self._forget(next(iter(self._kept)))
+        return document
+
+    def _forget(self, uri: str) -> None:
+        if (kept := self._kept.pop(uri, None)) is not None:
+            self._size_bytes -= kept[1]
+
+
+_documents = _ParsedDocuments(_KEPT_BYTES)

@@ -84,6 +84,8 @@ class PolicyPosition:
     :param running: a description of the cycle at work; empty if none is.
     :param source_error: the error of the call to the source; empty if the source answered.
     :param blocked: the reason for which the next cycle would stop.
+    :param dump: URI of the dump from which the target was last loaded; empty if it is unknown.
+    :param dump_url: the web page on which the store shows it; empty if there is none.
     :param history: the lags that were measured, oldest first.
     :param published_s: the time of the publication, in seconds since 1970.
     """
@@ -95,6 +97,8 @@ class PolicyPosition:
     running: str = ""
     source_error: str = ""
     blocked: str = ""
+    dump: str = ""
+    dump_url: str = ""
     history: tuple[LagPoint, ...] = ()
     published_s: float
     by: Publisher = field(default_factory=Publisher)

@@ -38,6 +38,8 @@ LINES = 50
 _LINE = 500
 _ERROR = 2_000
 
+#: The state of a target that nobody has looked at.
+ABSENT = "absent"
 #: Kinds of cycles that targets do not record.
 _UNRECORDED = frozenset({FAILED, FAILOVER})
 
@@ -83,6 +85,7 @@ def position_of_status(
         running=status.running,
         source_error=shortened(status.source_error),
         blocked=shortened(status.blocked),
+        dump=status.dump,
         history=history,
         published_s=now.at_s,
         by=now.by,
@@ -105,10 +108,21 @@ def position_of_lags(before: PolicyPosition | None, lags: Lags, now: Publication
         source_event_id=lags.source_event_id,
         # A cycle that has ended was not blocked.
         blocked="" if moved or before is None else before.blocked,
+        dump=before.dump if before else "",
+        dump_url=before.dump_url if before else "",
         history=with_point(before.history if before else (), point),
         published_s=now.at_s,
         by=now.by,
     )
+
+
+def position_of_wait(before: PolicyPosition | None, text: str, now: Publication) -> PolicyPosition:
+    """Return the position with the wait of a task for the source's transactions.
+
+    :param text: a description of the wait; empty at its end.
+    """
+    known = before or PolicyPosition(policy=now.policy, state=ABSENT, published_s=now.at_s)
+    return replace(known, running=shortened(text, _LINE), published_s=now.at_s, by=now.by)
 
 
 def with_point(history: Sequence[LagPoint], point: LagPoint) -> tuple[LagPoint, ...]:

@@ -7,27 +7,33 @@ the source does not answer.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import (
+    HiveFederationError,
     MetastoreError,
     SourceDirectoryMissingError,
     UnexplainedRemovalError,
 )
 from airflow_hive_federation.model.event_messages import read_event
 from airflow_hive_federation.model.events import (
+    Event,
     TableAltered,
     TableEvent,
     TxnEnded,
+    TxnsOpened,
     UnreadableEvent,
     WriteIdsAllocated,
 )
 from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
 from airflow_hive_federation.replication.dump.event_fold import check_source
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.manifest import OpenWrites
 from airflow_hive_federation.replication.metadata.table_names import named_event
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
@@ -35,6 +41,7 @@ from airflow_hive_federation.replication.replica.cycle_history import CycleRecor
 from airflow_hive_federation.replication.replica.cycle_lock import described, holder_of
 from airflow_hive_federation.replication.replica.database import find_target
 from airflow_hive_federation.replication.replica.markers import TargetState
+from airflow_hive_federation.replication.replica.position import loaded_dump
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -135,7 +142,8 @@ def read_status(source: MetastorePool, target: MetastorePool, policy: Replicatio
             source_id = client.get_current_notification_event_id()
             if state.last_id is None:
                 return ReplicationStatus(**known, source_event_id=source_id)
-            counted = _Counted.read(client, policy, state.last_id)
+            with target.client() as of_target:
+                counted = _Counted.read(client, policy, state.last_id, _open_at(of_target, policy))
         known |= {"source_event_id": source_id, "lag": counted.lag()}
         plan = plan_cycle(source, target, policy)
     except (SourceDirectoryMissingError, UnexplainedRemovalError) as error:
@@ -168,11 +176,16 @@ class Lags:
 def read_lags(source: MetastoreClient, target: MetastoreClient, policy: ReplicationPolicy) -> Lags | None:
     """Return the lags of the target, or ``None`` if it is not published yet. No file is listed.
 
+    The transactions that were open at the target's position are those of its last dump. If a transaction has
+    ended that may be one of them, and the dump cannot be read, a warning is logged, and the lag may be low.
+
     :raises TargetNotOursError: the target database belongs to another policy, or to nobody.
     :raises SourceWentBackError: the source knows fewer events than the target has seen.
     """
     last_id = find_target(target, policy).last_id
-    return None if last_id is None else _Counted.read(source, policy, last_id).lags(last_id)
+    if last_id is None:
+        return None
+    return _Counted.read(source, policy, last_id, _open_at(target, policy)).lags(last_id)
 
 
 def read_lag(source: MetastoreClient, target: MetastoreClient, policy: ReplicationPolicy) -> Lag | None:
@@ -181,10 +194,58 @@ def read_lag(source: MetastoreClient, target: MetastoreClient, policy: Replicati
     return None if lags is None else lags.total
 
 
+def _open_at(target: MetastoreClient, policy: ReplicationPolicy) -> Callable[[], OpenWrites]:
+    """Return a function that reads the writes that were open at the target's position, by its last dump."""
+
+    def read() -> OpenWrites:
+        dump = loaded_dump(target, policy)
+        try:
+            return DumpDirectory(dump, policy.storage_options).manifest().open_writes
+        except HiveFederationError as error:
+            logger.warning(
+                "Transactions that were open at the last event of %s are left out of its lag: %s",
+                policy.target_database,
+                error,
+            )
+            return {}
+
+    return read
+
+
 def _table_lags(plan: CyclePlan, counted: _Counted) -> Iterable[TableLag]:
     for table in plan.tables:
         lag = counted.of(table.name)
         yield TableLag(name=table.name, events=lag.events, seconds=lag.seconds, size_bytes=table.size_bytes)
+
+
+class _Writers:
+    """Knows the tables to which each transaction has write ids.
+
+    :param open_at: returns the writes that were open at the target's position; it is called once, if a
+        transaction ends that began before.
+    """
+
+    def __init__(self, database: str, open_at: Callable[[], OpenWrites]) -> None:
+        self._database = database
+        self._open_at: Callable[[], OpenWrites] | None = open_at
+        self._tables: dict[int, set[str]] = {}
+        self._first_opened = math.inf
+
+    def add(self, event: Event) -> None:
+        """Read the next event."""
+        if isinstance(event, TxnsOpened):
+            self._first_opened = min(self._first_opened, event.first)
+        if isinstance(event, WriteIdsAllocated) and event.database == self._database:
+            for txn, _ in event.write_ids:
+                self._tables.setdefault(txn, set()).add(event.table)
+
+    def tables_of(self, txn: int) -> set[str] | None:
+        """Return the tables of a transaction that ends; ``None`` if it has written to none of ours."""
+        if txn < self._first_opened and self._open_at is not None:
+            for each, writes in self._open_at().items():
+                self._tables.setdefault(each, set()).update(writes)
+            self._open_at = None
+        return self._tables.get(txn)
 
 
 class _Counted:
@@ -197,20 +258,29 @@ class _Counted:
         self._tables: defaultdict[str, list[int]] = defaultdict(list)
 
     @classmethod
-    def read(cls, client: MetastoreClient, policy: ReplicationPolicy, last_id: int) -> _Counted:
+    def read(
+        cls,
+        client: MetastoreClient,
+        policy: ReplicationPolicy,
+        last_id: int,
+        open_at: Callable[[], OpenWrites],
+    ) -> _Counted:
+        """Read the events after the target's position.
+
+        :param open_at: see :class:`_Writers`.
+        """
         source_id = client.get_current_notification_event_id()
         check_source(last_id, source_id)
         counted = cls(time.time(), source_id)
-        tables_of_txn: dict[int, set[str]] = {}
+        writers = _Writers(policy.source_database, open_at)
         for raw in client.iter_notification_events(last_id):
             event, when = named_event(policy, read_event(raw)), int(raw.eventTime or 0)
-            if isinstance(event, WriteIdsAllocated) and event.database == policy.source_database:
-                for txn, _ in event.write_ids:
-                    tables_of_txn.setdefault(txn, set()).add(event.table)
+            writers.add(event)
             if isinstance(event, UnreadableEvent) and event.ends_transaction:
                 counted._add((), when, of_ours=True)  # The transaction may have written to this database.
             elif isinstance(event, TxnEnded):
-                counted._add(tables_of_txn.get(event.txn_id, ()), when, of_ours=event.txn_id in tables_of_txn)
+                tables = writers.tables_of(event.txn_id)
+                counted._add(tables or (), when, of_ours=tables is not None)
             elif event.database == policy.source_database:
                 names = {event.table} if isinstance(event, TableEvent) else set()
                 if isinstance(event, TableAltered) and event.old_database == event.database:

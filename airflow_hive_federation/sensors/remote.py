@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import RemotesLink
 from airflow_hive_federation.hooks.probes import RemoteProbe
 from airflow_hive_federation.sensors.waiting import ProbeSensor
 
@@ -28,6 +29,7 @@ class _RemoteSensor(ProbeSensor):
         "where",
     )
     ui_color = "#dde8f4"
+    operator_extra_links = (RemotesLink(),)
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.hooks.page_links import PolicyLink
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.probes import LagProbe
 from airflow_hive_federation.hooks.published import publisher_of
@@ -45,6 +46,7 @@ class ReplicationLagSensor(ProbeSensor):
         "max_lag",
     )
     template_fields_renderers = {"policy": "json"}
+    operator_extra_links = (PolicyLink(),)
     ui_color = "#e8f0d8"
 
     def __init__(

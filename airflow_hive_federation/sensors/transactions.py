@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import PolicyLink
+from airflow_hive_federation.hooks.policy_fields import policy_fields
 from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer
 from airflow_hive_federation.hooks.progress import task_observer
-from airflow_hive_federation.replication.policy import DRAIN_POLL
+from airflow_hive_federation.hooks.published import FailuresPublished, publish_wait, publisher_of
+from airflow_hive_federation.replication.policy import DRAIN_POLL, ReplicationPolicy
 from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.sensors.waiting import ProbeSensor
 from airflow_hive_federation.waiting import PollPolicy
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 _TIMEOUT = "1h"
 
@@ -29,6 +36,8 @@ class OpenTransactionsDrainSensor(ProbeSensor):
 
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param database: the database to be dumped. (templated)
+    :param policy: the policy, or its fields, under whose name the wait and its failure are published for the
+        page in Airflow; without it, nothing is. (templated)
     :param timeout: the time to wait before aborting: seconds, a ``timedelta``, or text in Hive's form,
         ``1h`` (``hive.repl.bootstrap.dump.open.txn.timeout``). (templated)
     :param poke_interval: the most seconds between two looks; the first ones are closer together.
@@ -39,7 +48,9 @@ class OpenTransactionsDrainSensor(ProbeSensor):
     the worker slot.
     """
 
-    template_fields: Sequence[str] = (*ProbeSensor.template_fields, "source_conn_id", "database")
+    template_fields: Sequence[str] = (*ProbeSensor.template_fields, "source_conn_id", "database", "policy")
+    template_fields_renderers = {"policy": "json"}
+    operator_extra_links = (PolicyLink(),)
     valid_modes = ("poke",)
     ui_color = "#e8f0d8"
 
@@ -48,6 +59,7 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         *,
         source_conn_id: str,
         database: str,
+        policy: ReplicationPolicy | Mapping[str, object] | None = None,
         timeout: object = _TIMEOUT,
         poke_interval: object = DRAIN_POLL.longest_s,
         **kwargs: Any,
@@ -57,6 +69,22 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         super().__init__(timeout=timeout, poke_interval=poke_interval, **kwargs)
         self.source_conn_id = source_conn_id
         self.database = database
+        self.policy = None if policy is None else policy_fields(policy)
+        self._by: dict[str, object] | None = None
+
+    @contextmanager
+    def watched(self, context: Context) -> Iterator[None]:
+        """Publish the error with which the block ends, once."""
+        policy = self.policy
+        if policy is None or self._by is not None:
+            yield
+            return
+        self._by = asdict(publisher_of(context))
+        try:
+            with FailuresPublished(lambda: [policy], context, self.log):
+                yield
+        finally:
+            self._by = None
 
     @property
     def timeout_s(self) -> float:
@@ -75,7 +103,12 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         with HiveMetastoreHook(self.source_conn_id).client() as client:
             start = begin_drain(client, str(self.database).lower())
         task_observer(self.log)(start.event)
-        return DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
+        return DrainProbe(
+            source_conn_id=self.source_conn_id,
+            start=start.to_json(),
+            policy=None if self.policy is None else dict(self.policy),
+            by=self._by,
+        )
 
     def finish(self, answer: ProbeAnswer) -> dict[str, object]:
         """Abort the transactions that are still open."""
@@ -86,4 +119,6 @@ class OpenTransactionsDrainSensor(ProbeSensor):
         if not answer:
             with HiveMetastoreHook(self.source_conn_id).client() as client:
                 aborted = abort_remaining(client, start, observer=task_observer(self.log))
+        if self.policy is not None and self._by is not None:
+            publish_wait(self.policy, "", self._by, self.log)
         return {**start.to_json(), "aborted": list(aborted)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -83,7 +83,15 @@ class ProbeSensor(BaseSensorOperator):
         timeout: object = self.timeout
         return float(timeout) if isinstance(timeout, int | float) else duration_s(str(timeout))
 
+    def watched(self, context: Context) -> AbstractContextManager[object]:
+        """Return a context that sees the error with which the task ends; by default nothing looks."""
+        return nullcontext()
+
     def execute(self, context: Context) -> Any:
+        with self.watched(context):
+            return self._execute(context)
+
+    def _execute(self, context: Context) -> object:
         if self.reschedule and not self.deferrable:
             return self._execute_rescheduled(context)
         with self._skipping(), as_airflow_error():
@@ -123,7 +131,7 @@ class ProbeSensor(BaseSensorOperator):
     ) -> object:
         """Resume the task after its trigger, with the same exceptions as a wait in a worker."""
         # The sensor's method in Airflow also skips the task after errors that a poke leaves to the retries.
-        with self._skipping():
+        with self.watched(context), self._skipping():
             try:
                 return super(BaseSensorOperator, self).resume_execution(next_method, next_kwargs, context)
             except TaskDeferralTimeout as error:

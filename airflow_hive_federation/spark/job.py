@@ -31,7 +31,9 @@ from airflow_hive_federation.errors import (
     SparkRunTakenError,
     StorageError,
 )
+from airflow_hive_federation.progress.job_events import ApplicationStarted
 from airflow_hive_federation.progress.lines import EventFormatter
+from airflow_hive_federation.progress.observers import LOGGED
 from airflow_hive_federation.spark.failures import error_report, from_spark, of_attempt, result_report
 from airflow_hive_federation.spark.needs import NEEDS, check_needs
 from airflow_hive_federation.spark.runs import RunClaim, RunFiles
@@ -149,6 +151,9 @@ def _run_in_new_context(
     from pyspark import SparkContext
 
     context = SparkContext.getOrCreate()
+    if not (application := str(context.applicationId)).startswith("local-"):
+        # Spark-submit's own log has the id in cluster mode only.
+        LOGGED(ApplicationStarted(application=application))
     if claim is not None:
         claim.cancel_by(lambda: _cancel(context))
     try:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-
-from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.remotes import remotes_of
+from airflow_hive_federation.triggers.watching import WatchTrigger
 
 if TYPE_CHECKING:
     from airflow_hive_federation.remotes.probes import Look
 
 
-class RemoteChangesTrigger(BaseEventTrigger):
+class RemoteChangesTrigger(WatchTrigger):
     """Yields an event per change of a remote, for the ``AssetWatcher`` of an asset that starts its refresh.
 
     It is edge-triggered: it yields a change once, and not again while the refresh is pending. If the remote
@@ -29,6 +26,8 @@ class RemoteChangesTrigger(BaseEventTrigger):
     :param poll_s: seconds between two queries.
     """
 
+    fields = ("metastore_conn_id", "remote", "kind", "database", "poll_s")
+
     def __init__(
         self,
         *,
@@ -38,41 +37,22 @@ class RemoteChangesTrigger(BaseEventTrigger):
         database: str = "default",
         poll_s: float = 30.0,
     ) -> None:
-        super().__init__()
+        super().__init__(poll_s=poll_s)
         self.metastore_conn_id = metastore_conn_id
         self.remote = remote
         self.kind = kind
         self.database = database
-        self.poll_s = poll_s
+        self._before: Look | None = None
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the trigger in the form in which the scheduler passes it to the triggerer."""
-        names = ("metastore_conn_id", "remote", "kind", "database", "poll_s")
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {name: getattr(self, name) for name in names},
-        )
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield an event per change, with ``remote`` and ``event_id``, for ever."""
-        before: Look | None = None
-        while True:
-            try:
-                state = await asyncio.to_thread(self._look, before)
-            except HiveFederationError as error:
-                self.log.warning("Trying again: %s", error)
-            else:
-                reported = before is not None and before.changed and state.event_id is None
-                if state.changed and not reported:
-                    yield TriggerEvent({"remote": self.remote, "event_id": state.event_id})
-                before = state
-            await asyncio.sleep(self.poll_s)
-
-    def _look(self, before: Look | None) -> Look:
+    def _look(self) -> Mapping[str, object]:
+        """Look at the remote; return ``remote`` and ``event_id`` of a change that was not reported."""
         from airflow_hive_federation.remotes.probes import look
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
-        kind = Kind(self.kind)
+        kind, before = Kind(self.kind), self._before
         with remotes_of(self.metastore_conn_id, database=self.database) as remotes:
             after = None if before is None else before.event_id
-            return look(remotes, kind, parse_name(kind, self.remote), after=after)
+            now = look(remotes, kind, parse_name(kind, self.remote), after=after)
+        self._before = now
+        is_reported = before is not None and before.changed and now.event_id is None
+        return {"remote": self.remote, "event_id": now.event_id} if now.changed and not is_reported else {}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from airflow.triggers.base import BaseEventTrigger, TriggerEvent
-
-from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.triggers.watching import WatchTrigger
 
 if TYPE_CHECKING:
     from airflow_hive_federation.replication.source_watch import SourceWatch
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 10_000
 
 
-class SourceEventTrigger(BaseEventTrigger):
+class SourceEventTrigger(WatchTrigger):
     """Yields an event when the source has changed, for the ``AssetWatcher`` of an asset that starts a cycle.
 
     It is edge-triggered: it yields the last event that concerns the policy once, and not again while the
@@ -38,6 +35,8 @@ class SourceEventTrigger(BaseEventTrigger):
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
+    fields = ("policy", "source_conn_id", "target_conn_id", "poll_s")
+
     def __init__(
         self,
         *,
@@ -46,57 +45,38 @@ class SourceEventTrigger(BaseEventTrigger):
         target_conn_id: str,
         poll_s: float = 5.0,
     ) -> None:
-        super().__init__()
+        super().__init__(poll_s=poll_s)
         self.policy = policy_fields(policy)
         self.source_conn_id = source_conn_id
         self.target_conn_id = target_conn_id
-        self.poll_s = poll_s
+        self._watch: SourceWatch | None = None
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the trigger in the form in which the scheduler passes it to the triggerer."""
-        names = ("policy", "source_conn_id", "target_conn_id", "poll_s")
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {name: getattr(self, name) for name in names},
-        )
+    def _look(self) -> Mapping[str, object]:
+        """Look at the source; return ``policy``, ``database`` and ``event_id`` of the last new event."""
+        event_id = self._last_noticed()
+        if event_id is None:
+            return {}
+        database = self.policy.get("source_database")
+        return {"policy": self.policy.get("name"), "database": database, "event_id": event_id}
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield an event per change, with ``policy``, ``database`` and ``event_id``, for ever."""
-        watch: SourceWatch | None = None
-        failing = False
-        while True:
-            try:
-                watch, event_id = await asyncio.to_thread(self._look, watch)
-            except HiveFederationError as error:
-                # A source that was restored from a backup, for instance, is watched from its target again.
-                watch = watch if error.retryable else None
-                (self.log.debug if failing else self.log.warning)("Trying again: %s", error)
-                failing = True
-            else:
-                failing = False
-                if event_id is not None:
-                    yield TriggerEvent(
-                        {
-                            "policy": self.policy.get("name"),
-                            "database": self.policy.get("source_database"),
-                            "event_id": event_id,
-                        }
-                    )
-            await asyncio.sleep(self.poll_s)
+    def _begin_anew(self) -> None:
+        """Watch from the target again; the source was restored from a backup, for instance."""
+        self._watch = None
 
-    def _look(self, watch: SourceWatch | None) -> tuple[SourceWatch, int | None]:
-        """Look at the source; return the watch, and the last new event that concerns the policy."""
+    def _last_noticed(self) -> int | None:
+        """Return the last new event that concerns the policy."""
         from airflow_hive_federation.replication.cycle import is_published
         from airflow_hive_federation.replication.source_watch import SourceWatch
 
         source, target = HiveMetastoreHook(self.source_conn_id), HiveMetastoreHook(self.target_conn_id)
         policy = rendered_policy(self.policy, common_storage_options(source, target))
         with source.client() as source_client:
-            if watch is None:
+            if self._watch is None:
                 with target.client() as target_client:
                     if not is_published(target_client, policy):
                         last_id = source_client.get_current_notification_event_id()
-                        return SourceWatch(policy, last_id), last_id
-                    watch = SourceWatch.from_target(target_client, policy)
-            noticed = watch.look(source_client, at_most=_AT_ONCE)
-        return watch, noticed[-1].event_id if noticed else None
+                        self._watch = SourceWatch(policy, last_id)
+                        return last_id
+                    self._watch = SourceWatch.from_target(target_client, policy)
+            noticed = self._watch.look(source_client, at_most=_AT_ONCE)
+        return noticed[-1].event_id if noticed else None

@@ -76,6 +76,8 @@ class Yarn:
             work(leaving)
         except JobDeparture as left:
             job = left.job
+            # YARN has reported the page to which the task links.
+            assert "/proxy/application_" in leaving.application_url
         else:
             raise AssertionError("the task did not leave its worker")
         probe = JobProbe(

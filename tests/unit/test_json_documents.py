@@ -47,6 +47,12 @@ from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.orc.properties import BloomFilters
 from airflow_hive_federation.progress.reading import event_classes, event_of
 from airflow_hive_federation.published import documents as published
+from airflow_hive_federation.published.clusters import (
+    ClusterRoutes,
+    DatabaseTables,
+    read_database_tables,
+    read_routes,
+)
 from airflow_hive_federation.published.remotes import RemoteState, read_remote
 from airflow_hive_federation.published.work import (
     CompactionState,
@@ -298,6 +304,12 @@ DOCUMENTS: Mapping[str, Document] = {
             (published.VerifiedTables, published.read_verified),
         )
     },
+    "published.clusters.DatabaseTables": Document(
+        values=made(DatabaseTables), write=published.versioned, read=read_database_tables
+    ),
+    "published.clusters.ClusterRoutes": Document(
+        values=made(ClusterRoutes), write=published.versioned, read=read_routes
+    ),
     "published.work.IngestState": Document(
         values=made(IngestState), write=published.versioned, read=read_ingest
     ),
@@ -450,6 +462,9 @@ DOCUMENTS: Mapping[str, Document] = {
 }
 #: The parts of a document that are found in the sources, by the document that writes or reads them.
 PARTS = {
+    "published.clusters.PlacedCopy": "published.clusters.DatabaseTables",
+    "published.clusters.PlacedTable": "published.clusters.DatabaseTables",
+    "published.clusters.PublishedRoute": "published.clusters.ClusterRoutes",
     "published.work.QueuedCompaction": "published.work.CompactionState",
     "published.work.FinishedCompaction": "published.work.CompactionState",
     "published.documents.PolicyName": "published.documents.PolicyPosition",

@@ -328,8 +328,7 @@ def _carry_out(
         for item in objects
         for file in item.files
     ]
-    for item in objects:
-        # A directory without files gets one, too: without it, nobody could know later that it was a copy's.
+    for item in objects:  # without files, too: only its note shows later that a directory is a copy's
         note = Note.of(table, Kind.COPY, targets[item.partition])
         if item.write_ids is None:
             note = replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_hive_federation.clusters.routing.decision import Decision, Group, InputUse, OutputUse, Rule
@@ -83,6 +83,14 @@ def _steps(use: InputUse, cluster: str) -> Iterator[CopyStep]:
 
 def _cost(plan: CopyPlan) -> tuple[bool, int, int]:
     return plan.bytes is None, plan.bytes or 0, sum(step.partitions or 1 for step in plan.steps)
+
+
+def without_text(decision: Decision) -> Decision:
+    """Return the decision without the words that its reason quotes of a statement that cannot be analysed."""
+    if (unread := decision.unanalysable) is None:
+        return decision
+    at = f"It cannot be analysed at line {unread.line}, column {unread.column}; the log has the reason."
+    return replace(decision, reason=at)
 
 
 # -- words ---------------------------------------------------------------------------------------------------

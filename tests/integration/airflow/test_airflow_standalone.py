@@ -13,12 +13,14 @@ import psutil
 import pytest
 from playwright.sync_api import expect
 
+from airflow_hive_federation.clusters.look import CopyLook, TableLook
 from airflow_hive_federation.demo.data import open_a_transaction
 from airflow_hive_federation.demo.local_airflow import DAG_ID, example_dags
 from airflow_hive_federation.demo.ui import ENDED, AirflowServer, airflow_server
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.plugin.registration import ROUTE
+from airflow_hive_federation.published.clusters import ClusterPublisher, PublishedRoute
 from airflow_hive_federation.published.directory import StateDirectory
 from airflow_hive_federation.published.documents import PolicyName, Publisher
 from airflow_hive_federation.published.policies import PolicyPublisher
@@ -207,6 +209,8 @@ def test_the_page_shows_what_the_run_has_published(finished: Finished, browser: 
     """In both colours and sizes: no complaint in the console, and no serious problem of accessibility."""
     publish_many_tables(finished.home / "airflow" / "hive_federation_state")
     links = finished.task("load", "/links")["extra_links"]
+    # A local master and a directory of this machine have no web pages.
+    assert (links["Spark application"], links["Dump"]) == (None, None)
     for scheme, size in (("light", WIDE), ("dark", NARROW)):
         with sight(browser, f"{finished.server.url}/plugin/{ROUTE}", scheme=scheme, size=size) as seen:
             page = seen.page
@@ -228,8 +232,21 @@ def test_the_page_shows_what_the_run_has_published(finished: Finished, browser: 
             expect(page.get_by_text("hangar → hangar_copy")).to_be_visible()
             expect(page.get_by_text("in step", exact=True)).to_be_visible()
             expect(page.get_by_text("equal,").first).to_be_visible()
+            expect(page.get_by_text(finished.xcom("dump")["dump"])).to_be_visible()
             assert seen.serious_problems(".hf") == []
             seen.take_picture("policy")
+            page.get_by_role("link", name="Clusters").click()
+            rows = page.get_by_role("region", name="Tables by cluster: rows").get_by_role("row")
+            expect(rows).to_have_count(51)
+            expect(rows.nth(1)).to_contain_text(MARKUP)
+            expect(rows.nth(1)).to_contain_text("30 of 90 partitions, 2 stale")
+            seen.take_picture("clusters")
+            page.get_by_text("All reasons").first.click()
+            expect(page.get_by_text("Tried C2: stale there")).to_be_visible()
+            seen.take_picture("routes")
+            assert seen.serious_problems(".hf") == []
+            page.get_by_role("searchbox", name="Filter tables of clusters").fill("t_0999")
+            expect(rows).to_have_count(11)
             assert page.evaluate("globalThis.executed") is None
             assert seen.complaints == []
 
@@ -314,7 +331,25 @@ def publish_many_tables(directory: Path) -> None:
         skipped={MARKUP: MARKUP},
     )
     policy = PolicyName(name=MARKUP, source_database=MARKUP, target_database="d")
-    PolicyPublisher(StateDirectory(f"file:{directory}"), policy, Publisher(command=MARKUP)).status(status)
+    place, by = StateDirectory(f"file:{directory}"), Publisher(command=MARKUP)
+    PolicyPublisher(place, policy, by).status(status)
+    copy = CopyLook(cluster="C2", objects=30, stale=2, stale_bytes=3_000_000, lacks_since_s=1_700_000_000)
+    looks = [TableLook(table=f"d.t_{number:05}", primary="C1", assigned=True) for number in range(10_000)]
+    looks += [
+        TableLook(table=f"d.{MARKUP}", primary="C1", partitions=90, copies=(copy,)),
+        TableLook(table="d.copied", primary="C1", copies=(CopyLook(cluster="C2", objects=1),)),
+    ]
+    clusters = ClusterPublisher(place, metastore="hive_source", by=by)
+    clusters.looked(looks)
+    lines = ("Cluster: C1", f"Rule: input. {MARKUP}", "Tried C2: stale there", "Tried C1: it has all")
+    clusters.routed(
+        [
+            PublishedRoute(at_s=1_700_000_000.0, rule="none", refused=f"No cluster has {MARKUP}."),
+            PublishedRoute(
+                at_s=1_750_000_000.0, cluster="C1", rule="input", tables=(f"d.{MARKUP}",), lines=lines
+            ),
+        ]
+    )
 
 
 def test_bad_databases_hold_up_no_good_one(

@@ -29,6 +29,8 @@ from airflow_hive_federation.operators.clusters import (
     ChangePrimaryOperator,
     CopyToClusterOperator,
 )
+from airflow_hive_federation.published.clusters import CLUSTERS, PLACED
+from airflow_hive_federation.published.directory import StateDirectory, key_of
 from airflow_hive_federation.spark.copy_files import copy_plan
 from airflow_hive_federation.spark.workers import SparkWorkers
 from airflow_hive_federation.storage.filesystem import local_path
@@ -385,6 +387,17 @@ def test_operators_and_commands(
     monkeypatch.setenv("AIRFLOW_CONN_HERE", json.dumps(connection))
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_C2", json.dumps({"conn_type": "spark", "host": "local[1]"}))
     monkeypatch.setenv("AIRFLOW_VAR_HIVE_FEDERATION_CLUSTERS", json.dumps(document))
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+
+    def published(metastore: str) -> dict[str, tuple[str, list[tuple[str, int]]]]:
+        """The primary and the copies of each table, with the number of stale ones."""
+        place = StateDirectory(f"file:{tmp_path / 'state'}")
+        found = place.read(CLUSTERS, key_of(DATABASE, metastore), PLACED)
+        return {
+            table.name: (table.primary, [(copy.cluster, copy.stale) for copy in table.copies])
+            for table in (found.tables if found else ())
+        }
+
     context: Any = {}
     assign = AssignClusterOperator(task_id="assign", metastore_conn_id="here", databases=[DATABASE])
     assert assign.execute(context)["cluster"] == "C1"
@@ -395,6 +408,7 @@ def test_operators_and_commands(
         "cluster": "C2",
     }
     assert CopyToClusterOperator(task_id="copy", **where).execute(context)["copied"] == [f"{DATABASE}.plain"]
+    assert published("here")[f"{DATABASE}.plain"] == ("C1", [("C2", 0)])
     dropped = CopyToClusterOperator(task_id="drop", drop=True, at_once=True, **where).execute(context)
     assert (len(dropped["removed"]), dropped["left"]) == (1, [])
     path = tmp_path / "clusters.json"
@@ -404,6 +418,10 @@ def test_operators_and_commands(
     assert "0 tables assigned to C1; 3 unchanged" in capsys.readouterr().out
     assert main(["cluster", "copy", f"{DATABASE}.plain", "C2", "--json", *common]) == 0
     assert f'"{DATABASE}.plain"' in capsys.readouterr().out
+    assert published(source.uri)[f"{DATABASE}.plain"] == ("C1", [("C2", 0)])
+    assert main(["cluster", "status", "--database", DATABASE, *common]) == 0
+    assert f"{DATABASE}.parted" in capsys.readouterr().out
+    assert published(source.uri).keys() == {f"{DATABASE}.plain", f"{DATABASE}.parted"}
     assert main(["cluster", "drop-copy", f"{DATABASE}.plain", "C2", *common]) == 0
     captured = capsys.readouterr()
     assert "1 copy dropped in C2, 0 directories removed" in captured.out

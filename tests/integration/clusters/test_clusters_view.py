@@ -27,6 +27,8 @@ from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.operators.clusters import RoutedSqlOperator
+from airflow_hive_federation.published.clusters import CLUSTERS, PLACED, ROUTED, ROUTES
+from airflow_hive_federation.published.directory import StateDirectory, key_of
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
@@ -364,7 +366,10 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
     registry: ClusterRegistry,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
+    place = StateDirectory(f"file:{tmp_path / 'state'}")
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", place.uri)
     connect(monkeypatch, source, {"C1": "local[1]", "C2": "local[1]"})
     common = ["--metastore", source.uri, "--clusters", str(registry_file)]
     in_c2 = f"use cluster c2; select id from {DATABASE}.parted"
@@ -402,3 +407,12 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
     task = RoutedSqlOperator(task_id="refused", sql=f"select * from {DATABASE}.parted", cluster="C2", **given)
     with written_behind_the_metastore(client), pytest.raises(AirflowFailException, match="stale there"):
         task.execute(context)
+    routed = place.read(ROUTES, key_of("here"), ROUTED)
+    assert routed is not None
+    assert [route.cluster for route in routed.routes if route.tables] == ["C1", "C2", "C2", "C1", ""]
+    assert "stale there" in routed.routes[-1].refused
+    placed = place.read(CLUSTERS, key_of(DATABASE, "here"), PLACED)
+    assert placed is not None
+    (parted,) = (table for table in placed.tables if table.name == f"{DATABASE}.parted")
+    # The router has compared files: the metastore knows of no change.
+    assert [(copy.cluster, copy.stale) for copy in parted.copies] == [("C2", 1)]

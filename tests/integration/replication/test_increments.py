@@ -14,6 +14,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.status import read_lags
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.incrementing import Cycles, cycles
 
@@ -151,6 +152,10 @@ def test_one_transaction_in_several_tables_and_one_that_aborts(new_cycles: NewCy
 
         client.abort_txns([aborted])
         client.commit_txn(several)
+        with site.target.client() as target:
+            lags = read_lags(client, target, site.policy)
+        assert lags
+        assert {name: lag.events for name, lag in lags.tables.items()} == {"a": 2, "b": 2}
         assert site.cycle().transactions == 2
         assert state(site, "a") == (4, [])
         assert state(site, "b") == (3, [])

@@ -97,10 +97,14 @@ def test_a_killed_task_finds_its_application_and_a_kill_ends_it(
 
 def test_a_driver_in_client_mode(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, yarn.connection("client"))
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__SPARK_APPLICATION_URL", "http://rm/{application}")
     copies = Copies(f"{yarn.hadoop.uri}/client")
-    result = yarn.hook().submit("copy-files", copies.arguments(), report_uri=copies.report)
+    hook = yarn.hook()
+    result = hook.submit("copy-files", copies.arguments(), report_uri=copies.report)
     assert result["copied"] == FILES
     copies.check()
+    # The driver reports its id.
+    assert hook.application_url.startswith("http://rm/application_")
 
 
 def test_a_queue_that_does_not_exist(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +16,10 @@ from airflow.sdk import DAG
 from airflow_hive_federation.errors import StorageError, VerificationError
 from airflow_hive_federation.hooks import published
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, mask_secret
-from airflow_hive_federation.operators.page_links import PolicyLink
-from airflow_hive_federation.operators.policy_state import FailuresPublished
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
+from airflow_hive_federation.hooks.page_links import PolicyLink
+from airflow_hive_federation.hooks.policy_fields import rendered_policy
+from airflow_hive_federation.hooks.published import FailuresPublished
 from airflow_hive_federation.operators.replication import (
     BootstrapDumpOperator,
     IncrementalDumpOperator,
@@ -23,9 +27,12 @@ from airflow_hive_federation.operators.replication import (
     ReplicationLoadOperator,
 )
 from airflow_hive_federation.operators.replication_group import GroupDumpOperator
+from airflow_hive_federation.provider import get_provider_info
 from airflow_hive_federation.published import directory as state
 from airflow_hive_federation.published.directory import REPLICATION, StateDirectory, policy_key
 from airflow_hive_federation.published.documents import PolicyName, PublishedCycle, Publisher
+from airflow_hive_federation.replication.dump import drain
+from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
 Define = Callable[..., str]
 POLICY = {"name": "shop", "source_database": "Shop", "dump_root": "/dumps", "target_database": "None"}
@@ -186,8 +193,80 @@ def test_every_task_of_a_policy_links_to_it(connection: Define, monkeypatch: pyt
     monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://example.com/airflow/")
     with DAG("d", schedule=None):
         dump = BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id="a")
-    (link,) = dump.operator_extra_links
+    link, to_dump = dump.operator_extra_links
     assert isinstance(link, PolicyLink)
     expected = f"https://example.com/airflow/plugin/hive-federation?policy={policy_key(NAME)}"
     assert link.get_link(dump, ti_key=None) == expected
     assert link.get_link(increment("a"), ti_key=None) == expected
+    drain_alone = OpenTransactionsDrainSensor(task_id="drain", source_conn_id="a", database="shop")
+    assert link.get_link(drain_alone, ti_key=None) == (
+        "https://example.com/airflow/plugin/hive-federation?tab=replication"
+    )
+    assert to_dump.get_link(dump, ti_key=None) == ""
+    dump.note_dump("s3://bucket/dumps/1", rendered_policy(POLICY, {"key": "k", "secret": "hidden-456"}))
+    address = to_dump.get_link(dump, ti_key=None)
+    assert address == "https://console.aws.amazon.com/s3/buckets/bucket?prefix=dumps%2F1%2F"
+    dump.note_dump("file:/dumps/1", rendered_policy(POLICY, {}))
+    assert to_dump.get_link(dump, ti_key=None) == ""
+
+
+def test_all_links_of_operators_and_sensors_are_registered() -> None:
+    """Airflow shows no link of a provider that is not in the provider's list."""
+    info: dict[str, Any] = get_provider_info()
+    listed = info["extra-links"]
+    modules = [name for group in ("operators", "sensors") for name in info[group][0]["python-modules"]]
+    found = {
+        f"{type(link).__module__}.{type(link).__qualname__}"
+        for module in map(importlib.import_module, modules)
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+        for link in getattr(kind, "operator_extra_links", ())
+        if type(link).__module__.startswith("airflow_hive_federation.")
+    }
+    assert found == set(listed)
+
+
+def test_a_drain_publishes_its_wait_and_its_failure(
+    connection: Define, place: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+
+    def sensor(**fields: Any) -> OpenTransactionsDrainSensor:
+        return OpenTransactionsDrainSensor(
+            task_id="drain", source_conn_id=conn_id, database="shop", deferrable=False, **fields
+        )
+
+    with pytest.raises(AirflowException):
+        sensor().execute(CONTEXT)
+    assert not place.keys(REPLICATION)
+    drained = sensor(policy=POLICY)
+    for tries in (1, 2):
+        with pytest.raises(AirflowException):
+            drained.execute(CONTEXT)
+        assert last(place).error.startswith("MetastoreUnreachableError: ")
+        assert last(place).cycles == tries
+
+    def running() -> str:
+        position = place.read(REPLICATION, policy_key(NAME), state.POSITION)
+        return position.running if position else ""
+
+    waits: list[str] = []
+
+    def still_open(*_: object) -> list[int]:
+        waits.append(running())
+        return [5] if len(waits) < 3 else []
+
+    monkeypatch.setattr(
+        HiveMetastoreHook, "client", lambda _: contextlib.nullcontext(SimpleNamespace(get_open_txns=None))
+    )
+    start = drain.DrainStart(database="shop", event_id=7, transactions=(5,), moment_ms=1)
+    monkeypatch.setattr(drain, "begin_drain", lambda *_: start)
+    monkeypatch.setattr(drain, "still_open", still_open)
+    assert sensor(policy=POLICY, poke_interval=0.01).execute(CONTEXT)["aborted"] == []  # type: ignore[index]
+    assert waits[0] == ""
+    assert "shop" in waits[1]
+    assert waits[1] == waits[2]
+    assert running() == ""
+    position = place.read(REPLICATION, policy_key(NAME), state.POSITION)
+    assert position is not None
+    assert (position.state, position.by.task_id) == ("absent", "g.increment")

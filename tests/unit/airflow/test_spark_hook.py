@@ -27,9 +27,12 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.hooks import job_runners, job_runs, spark
 from airflow_hive_federation.hooks.departures import JobDeparture
+from airflow_hive_federation.hooks.page_links import SparkLink
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.operators.compaction import CompactTableOperator
 from airflow_hive_federation.progress.events import Event, NothingChanged
+from airflow_hive_federation.progress.job_events import ApplicationStarted
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.runtime import installed_spark
 from airflow_hive_federation.runtime.installed_spark import InstalledSpark
@@ -264,6 +267,47 @@ def test_retry_waits_for_a_submission_that_waits_for_room(
     run = worker.files.run()
     assert run is not None
     assert run.stopped
+
+
+#: A spark-submit that shows lines of YARN or of the driver, and reports a result.
+_SHOWING_SUBMIT = """#!{python}
+import sys
+from pathlib import Path
+from airflow_hive_federation.spark.failures import of_attempt, result_report
+report, attempt = (sys.argv[sys.argv.index(name) + 1] for name in ("--report", "--attempt"))
+print({shown!r})
+Path(report.removeprefix("file://")).write_text(of_attempt(result_report({{}}), attempt))
+"""
+_OF_YARN = "INFO Client:\n\t tracking URL: http://rm:8088/proxy/application_1_7/\n\t user: ann"
+_OF_DRIVER = f"begun HIVE_FEDERATION_EVENT {json.dumps(ApplicationStarted(application='app-1 7').to_json())}"
+
+
+@pytest.mark.parametrize(
+    ("shown", "template", "address"),
+    [
+        (_OF_YARN, "", "http://rm:8088/proxy/application_1_7/"),
+        (_OF_DRIVER, "", ""),
+        (
+            _OF_DRIVER,
+            "http://master:8080/app/?appId={application}",
+            "http://master:8080/app/?appId=app-1%207",
+        ),
+        ("nothing", "http://master:8080/app/?appId={application}", ""),
+        ("tracking URL: N/A", "", ""),
+    ],
+)
+def test_a_task_links_to_its_application(
+    shown: str, template: str, address: str, tmp_path: Path, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__SPARK_APPLICATION_URL", template)
+    program = tmp_path / "spark-submit"
+    program.write_text(_SHOWING_SUBMIT.format(python=sys.executable, shown=shown))
+    task = CompactTableOperator(task_id="t", table="d.t")
+    link = SparkLink()
+    assert link.get_link(task, ti_key=None) == ""
+    task._spark = worker.hook
+    assert worker.submit() == {}
+    assert link.get_link(task, ti_key=None) == address
 
 
 @pytest.mark.parametrize("lines", [["Submitting application_1_7 to ResourceManager"], ["a", "b"]])

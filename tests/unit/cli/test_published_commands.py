@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,15 @@ import pytest
 from airflow_hive_federation.cli import published as commands
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.cli.published import CommandState
+from airflow_hive_federation.compaction import queue, requests
+from airflow_hive_federation.compaction.queue import QueueLook
+from airflow_hive_federation.compaction.worker import CompactionReport
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.progress.cycle_events import CycleFailed, CycleFollowed, FollowEnded, LagSeen
 from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.published import directory as state
-from airflow_hive_federation.published.directory import REPLICATION, StateDirectory
+from airflow_hive_federation.published.directory import REPLICATION, StateDirectory, key_of
+from airflow_hive_federation.published.work import COMPACTED, COMPACTION, INGEST, INGESTED
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 POLICY = """
@@ -106,3 +114,100 @@ def test_nothing_is_published_without_a_directory(
     monkeypatch.delenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", raising=False)
     assert main(["replicate", "status", policy]) != 0
     assert not (tmp_path / "home").exists()
+
+
+GROUP = """
+name = "together"
+source = "thrift://127.0.0.1:1"
+target = "thrift://127.0.0.1:1"
+dump_root = "/dumps"
+
+[[policies]]
+source_database = "orders"
+
+[[policies]]
+source_database = "items"
+"""
+
+
+@pytest.mark.parametrize("action", ["status", "run", "verify"])
+def test_a_failing_command_of_a_group_is_a_failure_of_each_member(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+    (path := tmp_path / "group.toml").write_text(GROUP, encoding="utf-8")
+    assert main(["replicate", action, str(path)]) != 0
+    place = StateDirectory(f"file:{tmp_path / 'state'}")
+    found = {}
+    for key in place.keys(REPLICATION):
+        cycles = place.read(REPLICATION, key, state.CYCLES)
+        assert cycles is not None
+        found[cycles.policy.source_database] = cycles.cycles[-1]
+    assert set(found) == {"orders", "items"}
+    for failed in found.values():
+        assert "MetastoreUnreachableError" in failed.error
+        assert failed.by.command == f"replicate {action}"
+
+
+def test_a_failing_ingest_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+    (path := tmp_path / "a.csv").write_text("1\n", encoding="utf-8")
+    metastore = "thrift://127.0.0.1:1"
+    assert main(["ingest", "D.t", str(path), "--metastore", metastore]) != 0
+    found = StateDirectory(f"file:{tmp_path / 'state'}").read(
+        INGEST, key_of("d.t", metastore, "files"), INGESTED
+    )
+    assert found is not None
+    assert (found.failures, found.by.command) == (1, "ingest")
+    assert found.error.startswith("StreamingConnectionError: ")
+
+
+def test_compactions_are_published_also_those_before_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+    done = CompactionReport(id=1, table="d.t", partition="", kind="major", state="compacted")
+    look = QueueLook(states={"initiated": 1}, waiting=[])
+    monkeypatch.setattr(queue, "look_at_queue", lambda _: look)
+
+    def compact(*_: object, on_report: Any, **__: object) -> list[CompactionReport]:
+        on_report(done)
+        return [done]
+
+    def interrupted(*_: object, on_report: Any, **__: object) -> list[CompactionReport]:
+        on_report(done)
+        raise KeyboardInterrupt
+
+    metastore, place = "thrift://127.0.0.1:1", StateDirectory(f"file:{tmp_path / 'state'}")
+    monkeypatch.setattr(requests, "compact_table", compact)
+    monkeypatch.setattr(MetastoreClient, "__enter__", lambda client: client)
+    assert main(["compact", "d.t", "--metastore", metastore]) == 0
+    monkeypatch.setattr(requests, "compact_table", interrupted)
+    assert main(["compact", "d.t", "--metastore", metastore]) == 130
+    found = place.read(COMPACTION, key_of(metastore), COMPACTED)
+    assert found is not None
+    assert ([each.table for each in found.finished], found.states) == (["d.t", "d.t"], {"initiated": 1})
+    assert found.by.command == "compact"
+
+
+def test_commands_that_publish_nothing_do_not_import_airflow() -> None:
+    """Airflow takes seconds to import."""
+    code = """
+import sys
+from airflow_hive_federation.cli.main import main
+near = ["--metastore", "thrift://127.0.0.1:1"]
+absent = ["--clusters", "/absent.json", *near]
+for command in (
+    ["cluster", "drop-copy", "d.t", "C2", *absent],
+    ["route", "SELECT 1", *absent],
+    ["ingest", "d.t", "/absent.csv", *near],
+    ["compact", "d.t", *near],
+):
+    assert main(command) == 1
+    assert "airflow" not in sys.modules, command
+"""
+    environment = {name: value for name, value in os.environ.items() if name != commands.STATE_VARIABLE}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

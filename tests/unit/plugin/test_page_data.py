@@ -17,10 +17,12 @@ from airflow.models.revoked_token import RevokedToken
 from fastapi.testclient import TestClient
 from starlette.routing import Route
 
+from airflow_hive_federation.clusters.look import CopyLook, TableLook
 from airflow_hive_federation.compaction.queue import QueueLook, WaitingRequest
 from airflow_hive_federation.compaction.worker import CompactionReport
 from airflow_hive_federation.ingest.runs import IngestReport
 from airflow_hive_federation.plugin.app import build_app
+from airflow_hive_federation.published.clusters import ClusterPublisher, PublishedRoute
 from airflow_hive_federation.published.directory import (
     REPLICATION,
     VERIFIED,
@@ -98,7 +100,7 @@ def test_every_route_is_a_get_and_refuses_strangers(client: TestClient, place: S
     publisher(place, "shop").cycle([RECORD], behind(0), skipped={})
     routes = [route for route in client.app.routes if isinstance(route, Route)]  # type: ignore[attr-defined]
     publish_compactions(place, "hive", None, [], Publisher())
-    assert len(routes) == 8
+    assert len(routes) == 10
     for route in routes:
         assert route.methods is not None
         assert route.methods <= {"GET", "HEAD"}
@@ -235,6 +237,82 @@ def test_ingest_and_queues_are_listed(client: TestClient, place: StateDirectory)
     hidden = f"/compaction/{key_of('hidden')}/requests"
     assert client.get(hidden, headers=as_user("viewer")).status_code == 404
     assert client.get(hidden, headers=as_user("admin")).status_code == 200
+
+
+def test_tables_of_clusters_are_listed_with_the_worst_first(
+    client: TestClient, place: StateDirectory, tmp_path: Path
+) -> None:
+    def publisher_of(dag_id: str = "") -> ClusterPublisher:
+        return ClusterPublisher(place, metastore="hive", by=Publisher(dag_id=dag_id))
+
+    stale = CopyLook(cluster="C2", objects=3, stale=2, stale_bytes=5, lacks_since_s=7)
+    looks = [
+        TableLook(table="d.only", primary="C1", assigned=True),
+        TableLook(table="d.stale", primary="C1", partitions=4, copies=(stale,)),
+        TableLook(table=f"d.{MARKUP}", primary="C1", copies=(CopyLook(cluster="C2", objects=1),)),
+        TableLook(table="d.torn", problem="The cluster metadata of d.torn is damaged."),
+        TableLook(table="d.failing", primary="C1"),
+    ]
+    publisher_of().looked([*looks, TableLook(table="e.x")])
+    publisher_of().failure("d.failing", "StorageError: no", "Do.")
+    publisher_of("secret").looked([TableLook(table="d.hidden", primary="C2")])
+    (path,) = (tmp_path / "state" / "clusters").glob("e-*")
+    path.write_text("{", encoding="utf-8")
+
+    def answer(role: str = "viewer", **parameters: str) -> dict[str, Any]:
+        return dict(client.get("/clusters", params=parameters, headers=as_user(role)).json())
+
+    assert [(row["name"].partition("-")[0], row["health"]) for row in answer()["rows"]] == [
+        ("d.failing", "broken"),
+        ("d.torn", "unreadable"),
+        ("e", "unreadable"),
+        ("d.stale", "stale"),
+        (f"d.{MARKUP}", "in step"),
+        ("d.only", "no copy"),
+    ]
+    assert "d.hidden" in [row["name"] for row in answer("admin")["rows"]]
+    (row,) = answer(q="d.stale")["rows"]
+    assert (row["stale"], row["copies"][0]["lacks_since_s"], row["assigned"]) == (2, 7, False)
+    assert row["behind_s"] > 1_000_000_000
+    assert answer()["clusters"] == [
+        {"name": "C1", "tables": 4, "copies": 0, "stale": 0},
+        {"name": "C2", "tables": 0, "copies": 2, "stale": 1},
+    ]
+    assert (answer(q="broken")["rows"][0]["reason"], answer()["published"]) == ("StorageError: no", 6)
+
+
+def test_the_last_routes_come_first(client: TestClient, place: StateDirectory, tmp_path: Path) -> None:
+    for metastore, dag_id in (("hive", ""), ("hidden", "secret"), ("torn", "")):
+        publisher = ClusterPublisher(place, metastore=metastore, by=Publisher(dag_id=dag_id))
+        publisher.routed(
+            [
+                PublishedRoute(at_s=1.0, cluster="C1", rule="input", tables=("d.a",), lines=("C1", "Rule")),
+                PublishedRoute(at_s=2.0, rule="none", refused=MARKUP, tables=("d.b",)),
+            ]
+        )
+    (path,) = (tmp_path / "state" / "routes").glob("torn-*")
+    path.write_text("{", encoding="utf-8")
+    torn, *rows = client.get("/clusters/routes", headers=as_user("viewer")).json()["rows"]
+    assert "cannot be read" in torn["reason"]
+    assert [(row["cluster"], row["refused"], row["reason"]) for row in rows] == [
+        ("", True, MARKUP),
+        ("C1", False, "Rule"),
+    ]
+    found = client.get("/clusters/routes", params={"q": "d.a"}, headers=as_user("admin")).json()
+    assert (found["total"], found["published"]) == (2, 5)
+
+
+def test_ten_thousand_tables_of_clusters_come_in_parts(client: TestClient, place: StateDirectory) -> None:
+    copies = tuple(CopyLook(cluster=f"C{number}", objects=9, stale=1) for number in range(2, 4))
+    ClusterPublisher(place, metastore="hive", by=Publisher(command="cluster status")).looked(
+        TableLook(table=f"d.t{number:05}", primary="C1", partitions=9, copies=copies)
+        for number in range(10_000)
+    )
+    parameters = {"q": "t0999", "sort": "-name", "limit": 3}
+    found = client.get("/clusters", params=parameters, headers=as_user("viewer")).json()  # type: ignore[arg-type]
+    assert (found["total"], found["published"]) == (10, 10_000)
+    assert [row["name"] for row in found["rows"]] == ["d.t09999", "d.t09998", "d.t09997"]
+    assert found["clusters"][1] == {"name": "C2", "tables": 0, "copies": 10_000, "stale": 10_000}
 
 
 def test_ten_thousand_tables_come_in_parts(client: TestClient, place: StateDirectory) -> None:

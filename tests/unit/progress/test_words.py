@@ -14,6 +14,7 @@ import pytest
 import airflow_hive_federation
 from airflow_hive_federation.progress import cycle_events as cev
 from airflow_hive_federation.progress import events as ev
+from airflow_hive_federation.progress import job_events as jev
 from airflow_hive_federation.progress.kinds import Activity, FileJob, Step
 from airflow_hive_federation.progress.reading import event_classes, event_of
 from airflow_hive_federation.progress.words import beside_bar, words
@@ -195,9 +196,10 @@ WORDS: list[tuple[ev.Event, str]] = [
     (cev.FollowEnded(database="shop", event_id=9, cycles=1), "shop is at event 9 after 1 cycle"),
     (ev.TargetUnpublished(database="shop"), "shop is not published yet"),
     (
-        ev.SparkJobSeen(application="application_1_7", report="s3://d/_report.json", state="is running"),
+        jev.SparkJobSeen(application="application_1_7", report="s3://d/_report.json", state="is running"),
         "application application_1_7, which reports to s3://d/_report.json, is running",
     ),
+    (jev.ApplicationStarted(application="app-1"), "Spark application app-1 has begun"),
     (ev.TargetBehind(database="shop", events=1, seconds=2.4), "shop is behind by 1 event, 2.4 s"),
     (ev.RemoteChecked(remote="far", ready=True), "far: the remote has changed"),
     (ev.RemoteChecked(remote="far", ready=False), "far: the remote has not changed"),

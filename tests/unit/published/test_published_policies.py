@@ -130,7 +130,9 @@ def test_a_cycle_of_ours_comes_last_whatever_the_clocks_show() -> None:
     assert [cycle.kind for cycle in cycles.cycles] == [INCREMENT, FAILED]
 
 
-def test_few_documents_are_kept_parsed(place: StateDirectory) -> None:
+def test_few_documents_are_kept_parsed(place: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = state._ParsedDocuments(5_000)
+    monkeypatch.setattr(state, "_documents", documents)
     for number in range(100):
         policy = PolicyName(name=f"p{number}", source_database="s", target_database="t")
         PolicyPublisher(place, policy, TASK).failure("E: broken", "", seconds=0)
@@ -138,7 +140,8 @@ def test_few_documents_are_kept_parsed(place: StateDirectory) -> None:
         assert found is not None
         assert found.policy == policy
         assert place.read(REPLICATION, policy_key(policy), state.CYCLES) is found
-    assert len(state._parsed_before) == state._KEPT
+    assert 2 < len(documents._kept) < 30
+    assert documents._size_bytes <= 5_000
 
 
 def test_thousands_of_failures_are_bounded() -> None:
