@@ -43,6 +43,7 @@ from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.ends import merged_ends, separate_ends
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
+from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots, forget_snapshots
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
@@ -125,6 +126,7 @@ def dump_increment(
         TemporaryFile("w+", encoding="utf-8") as spool,
     ):
         lease = held_lease.txn_id
+        forget_snapshots(policy, position.dump, lease=lease, observer=observer)
         with source.pool.client() as client:
             moment = SourceMoment.read(client, start, lease=lease, spool=spool, cut=cut)
         folded = moment.folded
@@ -136,7 +138,9 @@ def dump_increment(
             return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
-        dump = _Dump(start, policy, moment=moment, events=spool, directory=directory, observer=observer)
+        dump = _Dump(
+            start, policy, moment=moment, events=spool, directory=directory, lease=lease, observer=observer
+        )
         contents = dump.write(threads)
         manifest = Manifest(
             kind=DumpKind.INCREMENT,
@@ -227,6 +231,7 @@ class _Dump:
         moment: SourceMoment,
         events: IO[str],
         directory: DumpDirectory,
+        lease: int,
         observer: Observer,
     ) -> None:
         self._source = start.source
@@ -237,7 +242,8 @@ class _Dump:
         self._moment = moment
         self._events = events
         self._directory = directory
-        self._documents = Documents(directory, start.source, observer)
+        self._snapshots = ExternalSnapshots(policy, lease=lease, observer=observer)
+        self._documents = Documents(directory, start.source, observer, self._snapshots)
         self._observer = observer
         self._reader = PartitionReader(
             source=start.source,
@@ -334,6 +340,7 @@ class _Dump:
                 constraints=constraints,
                 write_ids=plan.write_ids,
                 places=dumped.places,
+                snapshots=self._snapshots.of(name),
             )
         )
         self._observer(
@@ -399,6 +406,7 @@ class _Dump:
             transactions=self._moment.transactions,
             kept=self._moment.kept,
             unsettled=unsettled,
+            home=home,
         )
         before, evidence = partitions_before(home, name), self._moment.folded.evidence
         bare = sightings.bare(self._source.options) if kind.has_files else []

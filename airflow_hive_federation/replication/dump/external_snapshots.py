@@ -1,0 +1,226 @@
+"""Dumps external tables on HDFS from snapshots of their directories, which a policy makes and removes.
+
+A dump makes one snapshot per directory whose snapshots HDFS allows, and lists the table's files in it. They
+are copied from there, so that all of them are of one moment. The files are those of the table's last dump,
+brought forward by the difference of the two snapshots; without such a dump, the snapshot is listed whole.
+All else stays: the load compares the target with the dump's files. So a target that somebody has changed is
+as right afterwards as it is without snapshots.
+
+Hive has the same option (``SnapshotUtils``), and two snapshots per directory. Here, a snapshot's name has the
+policy and the lease of the dump. Between cycles, a directory has the snapshot of the table's last dump, and
+the one before it until the next cycle begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import groupby
+
+from airflow_hive_federation.errors import StorageError, StoragePermissionError
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.progress.cycle_events import SnapshotNotUsed, SnapshotRemoved
+from airflow_hive_federation.progress.observers import Observer
+from airflow_hive_federation.replication.dump.contents import Lister, listed
+from airflow_hive_federation.replication.dump.snapshot_changes import brought_forward, changed_paths
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.files import DataLocation
+from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica.table_index import TableIndex
+from airflow_hive_federation.storage.filesystem import canonical, join
+from airflow_hive_federation.storage.listing import list_children, list_files, list_many
+from airflow_hive_federation.storage.options import StorageOptions
+from airflow_hive_federation.storage.snapshot_paths import SnapshotPath
+from airflow_hive_federation.storage.snapshots import (
+    DiffEntry,
+    create_snapshot,
+    delete_snapshot,
+    list_snapshots,
+    snapshot_diff,
+    snapshot_root,
+)
+
+
+class ExternalSnapshots:
+    """The snapshots of one dump.
+
+    :param lease: the dump's lease, which names its snapshots.
+    :param observer: receives the reasons for which directories are listed without snapshots.
+    :param first: the dump is a bootstrap's, so that no earlier snapshot of the policy is of use.
+    """
+
+    def __init__(
+        self, policy: ReplicationPolicy, *, lease: int, observer: Observer, first: bool = False
+    ) -> None:
+        self._policy = policy
+        self._options = policy.storage_options
+        self._lease = lease
+        self._name = f"{snapshot_prefix(policy)}{lease}"
+        self._observer = observer
+        self._first = first
+        self._lock = threading.Lock()
+        self._refusals: dict[str, str] = {}
+        self._diffs: dict[tuple[str, str], list[DiffEntry] | None] = {}
+        self._taken: defaultdict[str, dict[str, SnapshotPath]] = defaultdict(dict)
+
+    def of(self, table: str) -> Mapping[str, SnapshotPath]:
+        """Return the snapshots from which a table is copied, by the URI of its directory."""
+        return self._taken[table]
+
+    def lister(self, label: str, table: str, home: DumpDirectory | None) -> Lister | None:
+        """Return a function that lists directories of an external table; ``None`` without snapshots.
+
+        :param label: the table's name in messages.
+        :param home: the dump that describes the target's replica of the table.
+        """
+        if not self._policy.external_snapshots:
+            return None
+        earlier = home.table(table).snapshots if home else {}
+        files = _files_by_directory(home, table) if home and earlier else {}
+
+        def by_snapshot(places: Iterable[DataLocation]) -> Iterator[tuple[DataLocation, list[FileEntry]]]:
+            for place in places:
+                taken, refusal = self._take(place.location)
+                if taken is None:
+                    self._observer(SnapshotNotUsed(table=label, directory=place.location, reason=refusal))
+                    yield from listed([place], self._options)
+                    continue
+                self._taken[table][place.location] = taken
+                before = earlier.get(place.location)
+                diff = self._diff(before, taken) if before else None
+                if before and diff is None:
+                    reason = f"the snapshot {before.name} of its last copy is gone"
+                    self._observer(SnapshotNotUsed(table=label, directory=place.location, reason=reason))
+                if diff is None:
+                    yield place, list_many([taken.uri], options=self._options, missing_ok=True)[taken.uri]
+                    continue
+                known = files.get(place.location, {})
+                changed = changed_paths(diff, taken.path, known)
+                yield place, brought_forward(known, changed, _listed_in(taken.uri, changed, self._options))
+
+        return by_snapshot
+
+    def _take(self, location: str) -> tuple[SnapshotPath | None, str]:
+        """Return the place of a directory in a new snapshot, or the reason for which there is none."""
+        root = snapshot_root(location, self._options)
+        if root is None:
+            return None, "HDFS allows no snapshots of it (hdfs dfsadmin -allowSnapshot)"
+        with self._lock:
+            if root not in self._refusals:
+                self._refusals[root] = self._make(root)
+            refusal = self._refusals[root]
+        return (None, refusal) if refusal else (SnapshotPath.of(location, root, self._name), "")
+
+    def _make(self, root: str) -> str:
+        """Make the dump's snapshot of a directory; return the reason if HDFS refuses it."""
+        try:
+            create_snapshot(root, self._name, self._options)
+        except StoragePermissionError as error:
+            return f"only its owner may make snapshots: {error.message}"
+        except StorageError as error:
+            if error.facts.get("java") != "SnapshotException":
+                raise
+            return error.message
+        if self._first:
+            _forget(self._policy, root, frozenset(), self._lease, self._observer)
+        return ""
+
+    def _diff(self, before: SnapshotPath, now: SnapshotPath) -> list[DiffEntry] | None:
+        if canonical(before.root) != canonical(now.root):
+            return None
+        key = (now.root, before.name)
+        with self._lock:
+            if key not in self._diffs:
+                self._diffs[key] = snapshot_diff(now.root, before.name, now.name, self._options)
+            return self._diffs[key]
+
+
+def snapshot_prefix(policy: ReplicationPolicy) -> str:
+    """Return the beginning of the names of a policy's snapshots; the rest is the lease of their dump.
+
+    No other policy has the same directory of dumps, whatever its name.
+    """
+    digest = hashlib.sha256(canonical(policy.directory).encode()).hexdigest()[:12]
+    return f"hive-federation-{policy.name[:80]}-{digest}-"
+
+
+def forget_snapshots(policy: ReplicationPolicy, loaded: str, *, lease: int, observer: Observer) -> None:
+    """Remove the policy's snapshots that the target's position does not need.
+
+    A snapshot of a dump with a later lease stays: another cycle has begun since. The dump before the last one
+    names the directories of which the target has no table any more.
+
+    :param loaded: URI of the dump from which the target was last loaded.
+    :param lease: lease of the dump that begins.
+    """
+    options = policy.storage_options
+    last = DumpDirectory(loaded, options)
+    manifest = last.manifest()
+    needed: defaultdict[str, set[str]] = defaultdict(set)
+    homes = _homes(last)
+    for document_uri, table in homes:
+        for inside in DumpDirectory(document_uri, options).table(table).snapshots.values():
+            needed[inside.root].add(inside.name)
+    before = DumpDirectory(manifest.previous, options) if manifest.previous else None
+    if before is not None and before.dump_finished:
+        for document_uri, table in _homes(before) - homes:
+            for inside in DumpDirectory(document_uri, options).table(table).snapshots.values():
+                needed.setdefault(inside.root, set())
+    for root, names in sorted(needed.items()):
+        kept = frozenset(names) if policy.external_snapshots else frozenset()
+        _forget(policy, root, kept, lease, observer)
+
+
+def _homes(dump: DumpDirectory) -> set[tuple[str, str]]:
+    """Return the external tables of a dump, each with the dump that describes it."""
+    index = TableIndex(dump)
+    return {
+        (index.of(name).uri, name)
+        for name, entry in index.entries.items()
+        if entry.kind is TableKind.EXTERNAL
+    }
+
+
+def _forget(
+    policy: ReplicationPolicy, root: str, kept: frozenset[str], lease: int, observer: Observer
+) -> None:
+    """Remove snapshots of earlier dumps of the policy."""
+    prefix = snapshot_prefix(policy)
+    for name in list_snapshots(root, policy.storage_options):
+        number = name.removeprefix(prefix)
+        if name.startswith(prefix) and number.isdecimal() and int(number) < lease and name not in kept:
+            delete_snapshot(root, name, policy.storage_options)
+            observer(SnapshotRemoved(directory=root, snapshot=name))
+
+
+def _files_by_directory(home: DumpDirectory, table: str) -> Mapping[str, Mapping[str, FileEntry]]:
+    files: defaultdict[str, dict[str, FileEntry]] = defaultdict(dict)
+    for file in home.files(table):
+        files[file.directory][file.path] = FileEntry(
+            path=file.path, size_bytes=file.size_bytes, modified_ns=file.modified_ns
+        )
+    return files
+
+
+def _listed_in(uri: str, paths: Iterable[str], options: StorageOptions | None) -> Iterator[FileEntry]:
+    """List the files at and below paths of a directory, which never changes; a missing path has none."""
+
+    def parent(path: str) -> str:
+        return path.rpartition("/")[0]
+
+    below: list[str] = []
+    for folder, inside in groupby(sorted(paths, key=lambda path: (parent(path), path)), key=parent):
+        names = {path.rpartition("/")[2]: path for path in inside}
+        if "" in names:
+            yield from list_files(uri, options=options, missing_ok=True)
+            return
+        files, folders = list_children(join(uri, folder) if folder else uri, options=options)
+        yield from (replace(entry, path=names[entry.path]) for entry in files if entry.path in names)
+        below += [names[name] for name in folders if name in names]
+    listings = list_many([join(uri, path) for path in below], options=options, missing_ok=True)
+    for path in below:
+        yield from (replace(entry, path=f"{path}/{entry.path}") for entry in listings[join(uri, path)])
