@@ -63,20 +63,22 @@ _ENTRIES = json_values.list_of(DiffEntry.from_json)
 def snapshot_root(uri: str, options: StorageOptions | None = None) -> str | None:
     """Return the URI of the directory whose snapshots contain a directory; ``None`` if no one has any.
 
+    Snapshots of the root of HDFS do not count: it always looks as if it may have some.
+
     :param uri: URI of the directory; the result is this directory or one above it.
     """
     location = parse_location(uri)
     if location.scheme != "hdfs":
         return None
     filesystem, path = open_filesystem(uri, options)
-    while True:
-        with storage_errors(uri):
+    path = path.rstrip("/")
+    with storage_errors(uri):
+        while path:
             # The NameNode knows this name only in a directory that may have snapshots.
-            if filesystem.exists(f"{path.rstrip('/')}/{FOLDER}"):
-                return f"hdfs://{location.authority}{path.rstrip('/') or '/'}"
-        if path in {"", "/"}:
-            return None
-        path = path.rpartition("/")[0] or "/"
+            if filesystem.exists(f"{path}/{FOLDER}"):
+                return f"hdfs://{location.authority}{path}"
+            path = path.rpartition("/")[0]
+    return None
 
 
 def create_snapshot(root: str, name: str, options: StorageOptions | None = None) -> None:

@@ -131,7 +131,7 @@ class Documents:
         totals = write_files(
             self._directory,
             name,
-            with_kept(files, kept),
+            self._snapshots.with_former_names(name, with_kept(files, kept)),
             unsettled=unsettled,
             places=places if kept_apart else None,
             digests=digests,

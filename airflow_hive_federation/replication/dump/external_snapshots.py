@@ -25,9 +25,13 @@ from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.progress.cycle_events import SnapshotNotUsed, SnapshotRemoved
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.dump.contents import Lister, listed
-from airflow_hive_federation.replication.dump.snapshot_changes import brought_forward, changed_paths
+from airflow_hive_federation.replication.dump.snapshot_changes import (
+    brought_forward,
+    changed_paths,
+    renamed_files,
+)
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.format.files import DataLocation
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.table_index import TableIndex
@@ -66,10 +70,18 @@ class ExternalSnapshots:
         self._refusals: dict[str, str] = {}
         self._diffs: dict[tuple[str, str], list[DiffEntry] | None] = {}
         self._taken: defaultdict[str, dict[str, SnapshotPath]] = defaultdict(dict)
+        self._renamed: defaultdict[str, dict[str, Mapping[str, str]]] = defaultdict(dict)
 
     def of(self, table: str) -> Mapping[str, SnapshotPath]:
         """Return the snapshots from which a table is copied, by the URI of its directory."""
         return self._taken[table]
+
+    def with_former_names(self, table: str, files: Iterable[VisibleFile]) -> Iterator[VisibleFile]:
+        """Yield the files of a table that were listed, with the former paths of renamed ones."""
+        renamed = self._renamed[table]
+        for file in files:
+            former = renamed.get(file.directory, {}).get(file.path, "")
+            yield replace(file, renamed_from=former) if former else file
 
     def lister(self, label: str, table: str, home: DumpDirectory | None) -> Lister | None:
         """Return a function that lists directories of an external table; ``None`` without snapshots.
@@ -100,7 +112,9 @@ class ExternalSnapshots:
                     continue
                 known = files.get(place.location, {})
                 changed = changed_paths(diff, taken.path, known)
-                yield place, brought_forward(known, changed, _listed_in(taken.uri, changed, self._options))
+                now = brought_forward(known, changed, _listed_in(taken.uri, changed, self._options))
+                self._renamed[table][place.location] = renamed_files(diff, taken.path, known, now)
+                yield place, now
 
         return by_snapshot
 
