@@ -253,7 +253,7 @@ def _table_copied(event: cev.TableCopied) -> str:
 
 @words.register
 def _snapshot_not_used(event: cev.SnapshotNotUsed) -> str:
-    return f"{event.table}: {event.directory} is listed as a whole, for {event.reason}"
+    return f"{event.table}: {event.directory} is listed as a whole: {event.reason}"
 
 
 @words.register

@@ -17,6 +17,9 @@ from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.snapshot_paths import FOLDER
 from airflow_hive_federation.storage.webhdfs import NameNodeWeb
 
+#: The class of the NameNode's error for a directory that may have no snapshot, or no more of them.
+REFUSED = "SnapshotException"
+
 
 class Difference(StrEnum):
     """A kind of difference between two snapshots (``SnapshotDiffReport.DiffType``)."""
@@ -117,6 +120,10 @@ def list_snapshots(root: str, options: StorageOptions | None = None) -> list[str
         with storage_errors(root):
             names = filesystem.ls(f"{path.rstrip('/')}/{FOLDER}", detail=False)
     except FileVanishedError:
+        return []
+    except StorageError as error:
+        if error.facts.get("java") != REFUSED:
+            raise
         return []
     return sorted(str(name).rpartition("/")[2] for name in names)
 

@@ -40,6 +40,7 @@ from airflow_hive_federation.storage.listing import list_children, list_files, l
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.snapshot_paths import SnapshotPath
 from airflow_hive_federation.storage.snapshots import (
+    REFUSED,
     DiffEntry,
     create_snapshot,
     delete_snapshot,
@@ -136,7 +137,7 @@ class ExternalSnapshots:
         except StoragePermissionError as error:
             return f"only its owner may make snapshots: {error.message}"
         except StorageError as error:
-            if error.facts.get("java") != "SnapshotException":
+            if error.facts.get("java") != REFUSED:
                 raise
             return error.message
         if self._first:

@@ -104,13 +104,14 @@ class TableDocument:
         return read
 
     def to_json(self) -> JsonObject:
+        snapshots = [[location, inside.uri] for location, inside in self.snapshots.items()]
         return {
             "table": to_json(self.table),
             "kind": self.kind.value,
             "constraints": to_json(self.constraints),
             "write_ids": self.write_ids_text,
             "places": [[place.partition, place.location] for place in self.places],
-            "snapshots": [[location, inside.uri] for location, inside in self.snapshots.items()],
+            **({"snapshots": snapshots} if snapshots else {}),
         }
 
 

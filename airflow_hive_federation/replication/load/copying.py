@@ -211,10 +211,11 @@ def plan_copy(
 def move_renamed(copies: Mapping[str, TableCopy], earlier: EarlierCopies) -> None:
     """Have files renamed on the target that were renamed on the source, in place of copying them.
 
-    Only a file that would be removed otherwise is renamed, and only if the digest of its copy is known.
+    Only a file that would be removed otherwise is renamed, and only if the digest of its copy is known. An
+    object store would copy it.
     """
     for table, copy in copies.items():
-        surplus = set(copy.extraneous)
+        surplus = {uri for uri in copy.extraneous if parse_location(uri).scheme not in OBJECT_STORES}
         renamed = {target: former for target, former in copy.renamed.items() if former in surplus}
         digests = earlier.digests(table) if renamed else {}
         if digests:
