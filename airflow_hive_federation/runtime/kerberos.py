@@ -6,7 +6,7 @@ The numbers are those of the protocol (RFC 4120, 7.5.9) and of MIT's library, ab
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 _BASE = -1765328384
 _UNREACHABLE = _BASE + 156
@@ -105,7 +105,7 @@ def minor_status(code: int) -> int:
 
 
 def credentials(
-    gssapi: Any, *, principal: str | None = None, keytab: str | None = None, cache: str | None = None
+    gssapi: ModuleType, *, principal: str | None = None, keytab: str | None = None, cache: str | None = None
 ) -> object:
     """Return the client's credentials: from the keytab, or the tickets that ``kinit`` obtained.
 

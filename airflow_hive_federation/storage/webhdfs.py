@@ -14,7 +14,7 @@ import json
 import os
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from types import ModuleType
 from urllib.parse import quote, urlencode
 
 from airflow_hive_federation.errors import (
@@ -50,8 +50,8 @@ class NameNodeWeb:
         self._store = f"hdfs://{authority}"
         self._addresses = web_addresses(authority, settings)
         self._login = {name: str(value) for name, value in chosen.items() if name.startswith("kerberos_")}
-        self._secured = settings.get(AUTHENTICATION, "").lower() == KERBEROS
-        self._gssapi: Any = _gssapi() if self._secured else None
+        secured = settings.get(AUTHENTICATION, "").lower() == KERBEROS
+        self._gssapi = _gssapi() if secured else None
 
     def call(self, method: str, operation: str, path: str, **parameters: str) -> Mapping[str, object]:
         """Call an operation of the active NameNode, and return its answer.
@@ -79,12 +79,12 @@ class NameNodeWeb:
         self, address: WebAddress, method: str, operation: str, path: str, parameters: Mapping[str, str]
     ) -> Mapping[str, object]:
         # With Kerberos the NameNode takes the user from the ticket.
-        user = {} if self._secured else {"user.name": os.environ.get(USER_VARIABLE) or getpass.getuser()}
+        user = {} if self._gssapi else {"user.name": os.environ.get(USER_VARIABLE) or getpass.getuser()}
         query = urlencode({"op": operation, **user, **parameters}, quote_via=quote)
         target = f"/webhdfs/v1{quote(path)}?{query}"
         headers = {"X-XSRF-HEADER": "", "Accept": "application/json"}
-        if self._secured:
-            headers["Authorization"] = f"Negotiate {self._token(address)}"
+        if self._gssapi is not None:
+            headers["Authorization"] = f"Negotiate {self._token(address, self._gssapi)}"
         connection = _connection(address)
         try:
             connection.request(method, target, headers=headers)
@@ -103,8 +103,8 @@ class NameNodeWeb:
             return json_values.json_object(json.loads(body)) if body else {}
         raise _refusal(f"{self._store}{path}", address, status, body)
 
-    def _token(self, address: WebAddress) -> str:
-        gssapi, keytab = self._gssapi, self._login.get("kerberos_keytab")
+    def _token(self, address: WebAddress, gssapi: ModuleType) -> str:
+        keytab = self._login.get("kerberos_keytab")
         name = gssapi.Name(f"HTTP@{address.host}", gssapi.NameType.hostbased_service)
         try:
             context = gssapi.SecurityContext(
@@ -171,7 +171,7 @@ def _remote_exception(body: bytes) -> tuple[str, str]:
         return "", ""
 
 
-def _gssapi() -> Any:
+def _gssapi() -> ModuleType:
     try:
         return importlib.import_module("gssapi")
     except ImportError as error:
