@@ -226,6 +226,7 @@ class _Dump:
         if self._policy.external_base:
             check_external(self._policy, external)
         self._documents.write_external(external)
+        self._snapshots.write_roots(self._directory)
         return [table.entry for table in dumped], skipped
 
     def _tables(self, client: MetastoreClient) -> tuple[list[types.Table], dict[str, str]]:

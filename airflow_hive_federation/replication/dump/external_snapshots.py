@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
@@ -30,12 +30,13 @@ from airflow_hive_federation.replication.dump.snapshot_changes import (
     changed_paths,
     renamed_files,
 )
+from airflow_hive_federation.replication.format import values
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.table_index import TableIndex
-from airflow_hive_federation.storage.filesystem import canonical, join
+from airflow_hive_federation.storage.filesystem import canonical, is_below, join
 from airflow_hive_federation.storage.listing import list_children, list_files, list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.snapshot_paths import SnapshotPath
@@ -49,6 +50,9 @@ from airflow_hive_federation.storage.snapshots import (
     snapshot_root,
 )
 
+#: The file of a dump with the URIs of the directories that have snapshots of its policy, one per line.
+ROOTS = "snapshot_roots.jsonl"
+
 
 class ExternalSnapshots:
     """The snapshots of one dump.
@@ -56,10 +60,17 @@ class ExternalSnapshots:
     :param lease: the dump's lease, which names its snapshots.
     :param observer: receives the reasons for which directories are listed without snapshots.
     :param first: the dump is a bootstrap's, so that no earlier snapshot of the policy is of use.
+    :param roots: URIs of directories that have earlier snapshots of the policy.
     """
 
     def __init__(
-        self, policy: ReplicationPolicy, *, lease: int, observer: Observer, first: bool = False
+        self,
+        policy: ReplicationPolicy,
+        *,
+        lease: int,
+        observer: Observer,
+        first: bool = False,
+        roots: Iterable[str] = (),
     ) -> None:
         self._policy = policy
         self._options = policy.storage_options
@@ -67,11 +78,34 @@ class ExternalSnapshots:
         self._name = f"{snapshot_prefix(policy)}{lease}"
         self._observer = observer
         self._first = first
+        self._roots = set(roots)
         self._lock = threading.Lock()
         self._refusals: dict[str, str] = {}
         self._diffs: dict[tuple[str, str], list[DiffEntry] | None] = {}
         self._taken: defaultdict[str, dict[str, SnapshotPath]] = defaultdict(dict)
         self._renamed: defaultdict[str, dict[str, Mapping[str, str]]] = defaultdict(dict)
+
+    @classmethod
+    def after(
+        cls, policy: ReplicationPolicy, loaded: str, *, lease: int, observer: Observer
+    ) -> ExternalSnapshots:
+        """Begin the snapshots of an increment: remove those that the target's position does not need.
+
+        :param loaded: URI of the dump from which the target was last loaded.
+        """
+        last = DumpDirectory(loaded, policy.storage_options)
+        known = ROOTS in last.manifest().files
+        roots = list(last.read_lines(ROOTS, values.location)) if known else []
+        needed = _needed(last) if roots and policy.external_snapshots else {}
+        staying = [
+            root for root in roots if _forget(policy, root, needed.get(root, frozenset()), lease, observer)
+        ]
+        return cls(policy, lease=lease, observer=observer, roots=staying)
+
+    def write_roots(self, directory: DumpDirectory) -> None:
+        """Write the directories that have snapshots of the policy into the dump, for the next one."""
+        if self._roots:
+            directory.write_lines(ROOTS, sorted(self._roots))
 
     def of(self, table: str) -> Mapping[str, SnapshotPath]:
         """Return the snapshots from which a table is copied, by the URI of its directory."""
@@ -121,7 +155,9 @@ class ExternalSnapshots:
 
     def _take(self, location: str) -> tuple[SnapshotPath | None, str]:
         """Return the place of a directory in a new snapshot, or the reason for which there is none."""
-        root = snapshot_root(location, self._options)
+        # No directory with snapshots lies in another one.
+        known = next((root for root in self._refusals.copy() if is_below(location, root)), None)
+        root = known or snapshot_root(location, self._options)
         if root is None:
             return None, "HDFS allows no snapshots of it (hdfs dfsadmin -allowSnapshot)"
         with self._lock:
@@ -140,8 +176,9 @@ class ExternalSnapshots:
             if error.facts.get("java") != REFUSED:
                 raise
             return error.message
+        self._roots.add(root)
         if self._first:
-            _forget(self._policy, root, frozenset(), self._lease, self._observer)
+            _forget(self._policy, root, (), self._lease, self._observer)
         return ""
 
     def _diff(self, before: SnapshotPath, now: SnapshotPath) -> list[DiffEntry] | None:
@@ -163,53 +200,35 @@ def snapshot_prefix(policy: ReplicationPolicy) -> str:
     return f"hive-federation-{policy.name[:80]}-{digest}-"
 
 
-def forget_snapshots(policy: ReplicationPolicy, loaded: str, *, lease: int, observer: Observer) -> None:
-    """Remove the policy's snapshots that the target's position does not need.
-
-    A snapshot of a dump with a later lease stays: another cycle has begun since. The dump before the last one
-    names the directories of which the target has no table any more.
-
-    :param loaded: URI of the dump from which the target was last loaded.
-    :param lease: lease of the dump that begins.
-    """
-    options = policy.storage_options
-    last = DumpDirectory(loaded, options)
-    manifest = last.manifest()
+def _needed(last: DumpDirectory) -> Mapping[str, set[str]]:
+    """Return the snapshots from which the external tables of a dump were copied, by directory."""
     needed: defaultdict[str, set[str]] = defaultdict(set)
-    homes = _homes(last)
-    for document_uri, table in homes:
-        for inside in DumpDirectory(document_uri, options).table(table).snapshots.values():
-            needed[inside.root].add(inside.name)
-    before = DumpDirectory(manifest.previous, options) if manifest.previous else None
-    if before is not None and before.dump_finished:
-        for document_uri, table in _homes(before) - homes:
-            for inside in DumpDirectory(document_uri, options).table(table).snapshots.values():
-                needed.setdefault(inside.root, set())
-    for root, names in sorted(needed.items()):
-        kept = frozenset(names) if policy.external_snapshots else frozenset()
-        _forget(policy, root, kept, lease, observer)
-
-
-def _homes(dump: DumpDirectory) -> set[tuple[str, str]]:
-    """Return the external tables of a dump, each with the dump that describes it."""
-    index = TableIndex(dump)
-    return {
-        (index.of(name).uri, name)
-        for name, entry in index.entries.items()
-        if entry.kind is TableKind.EXTERNAL
-    }
+    index = TableIndex(last)
+    for name, entry in index.entries.items():
+        if entry.kind is TableKind.EXTERNAL:
+            for inside in index.of(name).table(name).snapshots.values():
+                needed[inside.root].add(inside.name)
+    return needed
 
 
 def _forget(
-    policy: ReplicationPolicy, root: str, kept: frozenset[str], lease: int, observer: Observer
-) -> None:
-    """Remove snapshots of earlier dumps of the policy."""
-    prefix = snapshot_prefix(policy)
+    policy: ReplicationPolicy, root: str, kept: Collection[str], lease: int, observer: Observer
+) -> bool:
+    """Remove snapshots of earlier dumps of the policy, and return whether any of the policy stays.
+
+    A snapshot of a dump with a later lease stays: another cycle has begun since.
+    """
+    prefix, stays = snapshot_prefix(policy), False
     for name in list_snapshots(root, policy.storage_options):
         number = name.removeprefix(prefix)
-        if name.startswith(prefix) and number.isdecimal() and int(number) < lease and name not in kept:
-            delete_snapshot(root, name, policy.storage_options)
-            observer(SnapshotRemoved(directory=root, snapshot=name))
+        if not name.startswith(prefix) or not number.isdecimal():
+            continue
+        if int(number) >= lease or name in kept:
+            stays = True
+            continue
+        delete_snapshot(root, name, policy.storage_options)
+        observer(SnapshotRemoved(directory=root, snapshot=name))
+    return stays
 
 
 def _files_by_directory(home: DumpDirectory, table: str) -> Mapping[str, Mapping[str, FileEntry]]:

@@ -43,7 +43,7 @@ from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.ends import merged_ends, separate_ends
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
-from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots, forget_snapshots
+from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
@@ -126,7 +126,7 @@ def dump_increment(
         TemporaryFile("w+", encoding="utf-8") as spool,
     ):
         lease = held_lease.txn_id
-        forget_snapshots(policy, position.dump, lease=lease, observer=observer)
+        snapshots = ExternalSnapshots.after(policy, position.dump, lease=lease, observer=observer)
         with source.pool.client() as client:
             moment = SourceMoment.read(client, start, lease=lease, spool=spool, cut=cut)
         folded = moment.folded
@@ -139,7 +139,13 @@ def dump_increment(
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
         dump = _Dump(
-            start, policy, moment=moment, events=spool, directory=directory, lease=lease, observer=observer
+            start,
+            policy,
+            moment=moment,
+            events=spool,
+            directory=directory,
+            snapshots=snapshots,
+            observer=observer,
         )
         contents = dump.write(threads)
         manifest = Manifest(
@@ -231,7 +237,7 @@ class _Dump:
         moment: SourceMoment,
         events: IO[str],
         directory: DumpDirectory,
-        lease: int,
+        snapshots: ExternalSnapshots,
         observer: Observer,
     ) -> None:
         self._source = start.source
@@ -242,8 +248,8 @@ class _Dump:
         self._moment = moment
         self._events = events
         self._directory = directory
-        self._snapshots = ExternalSnapshots(policy, lease=lease, observer=observer)
-        self._documents = Documents(directory, start.source, observer, self._snapshots)
+        self._snapshots = snapshots
+        self._documents = Documents(directory, start.source, observer, snapshots)
         self._observer = observer
         self._reader = PartitionReader(
             source=start.source,
@@ -266,6 +272,7 @@ class _Dump:
         external = [entry for table in dumped for entry in table.external]
         self._check_external(tables, external)
         self._documents.write_external(external)
+        self._snapshots.write_roots(self._directory)
         names = {entry.name for entry in tables}
         vanished = {
             wire_table.tableName
@@ -406,7 +413,8 @@ class _Dump:
             transactions=self._moment.transactions,
             kept=self._moment.kept,
             unsettled=unsettled,
-            home=home,
+            # A repair trusts no earlier list.
+            home=None if name in self._moment.repair_plan.tables else home,
         )
         before, evidence = partitions_before(home, name), self._moment.folded.evidence
         bare = sightings.bare(self._source.options) if kind.has_files else []
