@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from airflow_hive_federation.acid.names import (
     DirectoryKind,
@@ -92,9 +93,12 @@ class EarlierCopies:
 
     def __init__(self, previous: str, options: StorageOptions | None = None) -> None:
         self._previous, self._options = previous, options
-        self._homes = {
-            entry.name: entry.dump or previous for entry in DumpDirectory(previous, options).manifest().tables
-        }
+
+    @cached_property
+    def _homes(self) -> Mapping[str, str]:
+        """The dumps that describe the tables, by their names."""
+        manifest = DumpDirectory(self._previous, self._options).manifest()
+        return {entry.name: entry.dump or self._previous for entry in manifest.tables}
 
     def files(self, document: TableDocument) -> Mapping[str, tuple[int, int]]:
         """Return the size and time of a table's files, by URI; none for a transactional table."""
