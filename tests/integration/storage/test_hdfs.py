@@ -30,6 +30,7 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.dump.external_snapshots import snapshot_prefix
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.runtime.cache import is_locked
 from airflow_hive_federation.spark.job import run_job
@@ -511,12 +512,15 @@ def test_external_tables_are_copied_by_snapshot(
     lake.assert_same()
     assert lake.reasons == [f"the snapshot {last} of its last copy is gone"]
 
-    # A snapshot that the policy does not need goes; that of another policy stays.
-    hive_hdfs.shell("-createSnapshot", root, "hive-federation-lake-of-somebody-7")
+    # A snapshot that the policy does not need goes; those of another policy, and of a later cycle, stay.
+    others = sorted([f"{snapshot_prefix(lake.policy)}999999999", "hive-federation-lake-of-somebody-7"])
+    for name in others:
+        hive_hdfs.shell("-createSnapshot", root, name)
     lake.change(external_snapshots=False)
     assert lake.cycle().idle
-    assert lake.snapshots() == ["hive-federation-lake-of-somebody-7"]
-    hive_hdfs.shell("-deleteSnapshot", root, "hive-federation-lake-of-somebody-7")
+    assert lake.snapshots() == others
+    for name in others:
+        hive_hdfs.shell("-deleteSnapshot", root, name)
     hive_hdfs.admin("-disallowSnapshot", root)
     lake.change(external_snapshots=True)
     lake.filesystem.rm_file(f"{root}/t/later")
