@@ -454,8 +454,9 @@ def lake(
     hive_hdfs.admin("-allowSnapshot", path_of(lake.root))
     connection = {"conn_type": "hive_federation", "login": "carol", "extra": {"uris": source.metastore.uri}}
     monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
-    with HiveMetastoreHook("lake").client() as client:
+    with replica.source.client() as client:
         client.create_database(types.Database(name="lake"))
+    with HiveMetastoreHook("lake").client() as client:
         make_table(client, "lake", "t", location=f"{lake.root}/t")
     return lake
 
