@@ -139,11 +139,17 @@ def snapshot_diff(
     :return: ``None`` if the directory has no such snapshots.
     :raises StorageError: if the NameNode does not compare them.
     """
-    if not {before, after or before} <= {*list_snapshots(root, options)}:
+    names = {before, after or before}
+    if not names <= {*list_snapshots(root, options)}:
         return None
-    answer = NameNodeWeb(root, options).call(
-        "GET", "GETSNAPSHOTDIFF", _path(root), oldsnapshotname=before, snapshotname=after
-    )
+    try:
+        answer = NameNodeWeb(root, options).call(
+            "GET", "GETSNAPSHOTDIFF", _path(root), oldsnapshotname=before, snapshotname=after
+        )
+    except StorageError:
+        if names <= {*list_snapshots(root, options)}:
+            raise
+        return None
     try:
         report = Fields(answer).needed("SnapshotDiffReport", json_values.json_object)
         return list(Fields(report).needed("diffList", _ENTRIES))

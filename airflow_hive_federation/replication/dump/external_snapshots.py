@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from airflow_hive_federation.errors import StorageError, StoragePermissionError
+from airflow_hive_federation.errors import FileVanishedError, StorageError, StoragePermissionError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.progress.cycle_events import SnapshotNotUsed, SnapshotRemoved
 from airflow_hive_federation.progress.observers import Observer
@@ -36,8 +36,8 @@ from airflow_hive_federation.replication.format.files import DataLocation, Visib
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.table_index import TableIndex
-from airflow_hive_federation.storage.filesystem import canonical, is_below, join
-from airflow_hive_federation.storage.listing import list_children, list_files, list_many
+from airflow_hive_federation.storage.filesystem import canonical, is_below, join, parse_location
+from airflow_hive_federation.storage.listing import is_there, list_children, list_files, list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.snapshot_paths import SnapshotPath
 from airflow_hive_federation.storage.snapshots import (
@@ -133,7 +133,8 @@ class ExternalSnapshots:
             for place in places:
                 taken, refusal = self._take(place.location)
                 if taken is None:
-                    self._observer(SnapshotNotUsed(table=label, directory=place.location, reason=refusal))
+                    if refusal:
+                        self._observer(SnapshotNotUsed(table=label, directory=place.location, reason=refusal))
                     yield from listed([place], self._options)
                     continue
                 self._taken[table][place.location] = taken
@@ -142,19 +143,22 @@ class ExternalSnapshots:
                 if before and diff is None:
                     reason = f"the snapshot {before.name} of its last copy is gone"
                     self._observer(SnapshotNotUsed(table=label, directory=place.location, reason=reason))
-                if diff is None:
-                    yield place, list_many([taken.uri], options=self._options, missing_ok=True)[taken.uri]
-                    continue
                 known = files.get(place.location, {})
-                changed = changed_paths(diff, taken.path, known)
+                changed = {""} if diff is None else changed_paths(diff, taken.path, known)
                 now = brought_forward(known, changed, _listed_in(taken.uri, changed, self._options))
-                self._renamed[table][place.location] = renamed_files(diff, taken.path, known, now)
+                self._check_there(taken)
+                self._renamed[table][place.location] = renamed_files(diff or (), taken.path, known, now)
                 yield place, now
 
         return by_snapshot
 
     def _take(self, location: str) -> tuple[SnapshotPath | None, str]:
-        """Return the place of a directory in a new snapshot, or the reason for which there is none."""
+        """Return the place of a directory in a new snapshot, or the reason for which there is none.
+
+        :return: without a reason for a directory of another store.
+        """
+        if parse_location(location).scheme != "hdfs":
+            return None, ""
         # No directory with snapshots lies in another one.
         known = next((root for root in self._refusals.copy() if is_below(location, root)), None)
         root = known or snapshot_root(location, self._options)
@@ -180,6 +184,19 @@ class ExternalSnapshots:
         if self._first:
             _forget(self._policy, root, (), self._lease, self._observer)
         return ""
+
+    def _check_there(self, taken: SnapshotPath) -> None:
+        """Refuse a listing in a snapshot that was removed meanwhile: what it lacks may be there.
+
+        No other snapshot ever gets the name, so that one that is there has been there all the time.
+        """
+        uri = replace(taken, path="").uri
+        if not is_there(uri, options=self._options):
+            raise FileVanishedError(
+                f"The snapshot {uri} was removed while it was listed.",
+                remedy="Leave the policy's snapshots in place, and run again.",
+                path=uri,
+            )
 
     def _diff(self, before: SnapshotPath, now: SnapshotPath) -> list[DiffEntry] | None:
         if canonical(before.root) != canonical(now.root):

@@ -30,7 +30,7 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.replication.dump.external_snapshots import snapshot_prefix
+from airflow_hive_federation.replication.dump import external_snapshots
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.runtime.cache import is_locked
 from airflow_hive_federation.spark.job import run_job
@@ -462,7 +462,7 @@ def lake(
 
 
 def test_external_tables_are_copied_by_snapshot(
-    hive_hdfs: EmbeddedHdfs, sides: tuple[Side, Side], lake: Lake
+    hive_hdfs: EmbeddedHdfs, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, copied = path_of(lake.root), path_of(lake.target_root)
     # The metastore made the directory as the user of the connection.
@@ -509,12 +509,19 @@ def test_external_tables_are_copied_by_snapshot(
     remove_file(f"{lake.target_root}/a")
     lake.filesystem.rm(f"{root}/t/p=1", recursive=True)
     lake.write("t/p=2/c", text="other rows")
+    with monkeypatch.context() as patch:
+        # As if somebody removed the new one, too, before it is listed: it lacks all files.
+        patch.setattr(external_snapshots, "create_snapshot", lambda *_: None)
+        with pytest.raises(FileVanishedError, match="was removed while it was listed"):
+            lake.dump()
     lake.cycle()
     lake.assert_same()
     assert lake.reasons == [f"the snapshot {last} of its last copy is gone"]
 
     # A snapshot that the policy does not need goes; those of another policy, and of a later cycle, stay.
-    others = sorted([f"{snapshot_prefix(lake.policy)}999999999", "hive-federation-lake-of-somebody-7"])
+    others = sorted(
+        [f"{external_snapshots.snapshot_prefix(lake.policy)}999999999", "hive-federation-lake-of-somebody-7"]
+    )
     for name in others:
         hive_hdfs.shell("-createSnapshot", root, name)
     lake.change(external_snapshots=False)
