@@ -449,7 +449,7 @@ def lake(
         storage_options={"dfs.namenode.http-address": hive_hdfs.web_uri.rpartition("//")[2]},
     )
     lake = Lake(replica.source, replica.target, policy, replica.spark, root=f"{source.base}/lakes")
-    hive_hdfs.shell("-mkdir", path_of(lake.root))
+    hive_hdfs.shell("-mkdir", "-p", path_of(lake.root))
     hive_hdfs.shell("-chmod", "777", path_of(lake.root))
     hive_hdfs.admin("-allowSnapshot", path_of(lake.root))
     connection = {"conn_type": "hive_federation", "login": "carol", "extra": {"uris": source.metastore.uri}}
