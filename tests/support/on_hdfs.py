@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -90,6 +91,10 @@ class OnHdfs(Scheduled):
         )
 
 
+#: A close of a file waits for the NameNode.
+_SIDE_BY_SIDE = 8
+
+
 class Killed(BaseException):
     """The end of a process."""
 
@@ -115,8 +120,11 @@ class Lake(Scheduled):
         return f"{self.policy.external_base}{path_of(self.root)}/t"
 
     def write(self, *names: str, text: str = "") -> None:
-        for name in names:
+        def write(name: str) -> None:
             write_atomically(f"{self.root}/{name}", [(text or name).encode()])
+
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            list(pool.map(write, names))
 
     def cycle(self) -> LoadSummary:
         self.reasons.clear()
@@ -132,8 +140,8 @@ class Lake(Scheduled):
     def dump(self) -> str:
         return dump_next_increment(self.source, self.target, self.policy, observer=self.observe).dump
 
-    def load(self, dump: str) -> LoadSummary:
-        return self._load(dump)
+    def load_one_by_one(self, dump: str) -> LoadSummary:
+        return load_dump(self.source, self.target, self.policy, dump, run_copy=run_copy)
 
     def kill_before_it_publishes(self, dump: str) -> None:
         def observe(event: Event) -> None:
@@ -141,7 +149,7 @@ class Lake(Scheduled):
                 raise Killed
 
         with pytest.raises(Killed):
-            load_dump(self.source, self.target, self.policy, dump, run_copy=run_copy, observer=observe)
+            load_dump(self.source, self.target, self.policy, dump, run_copy=self._copy, observer=observe)
 
     def observe(self, event: Event) -> None:
         if isinstance(event, SnapshotNotUsed):
@@ -161,7 +169,7 @@ class Lake(Scheduled):
         assert self.copied() == self.files("t")
 
     def _copy(self, plan: str, outcomes: str) -> None:
-        run_copy(plan, outcomes)
+        run_copy(plan, outcomes, threads=_SIDE_BY_SIDE)
 
 
 def _contents(uri: str) -> dict[str, bytes]:
