@@ -32,6 +32,12 @@ from airflow_hive_federation.storage.hdfs_errors import USER_VARIABLE
 from airflow_hive_federation.storage.options import StorageOptions
 
 _TIMEOUT_S = 60.0
+#: The text of a NameNode with Kerberos whose web server does not ask for it.
+_UNFILTERED = "user not authenticated by filter"
+_NO_SPNEGO = (
+    "Set hadoop.http.authentication.type to kerberos on the NameNode, with the principal and keytab of its "
+    "web server."
+)
 _AWAY = frozenset({"StandbyException", "SafeModeException", "RetriableException"})
 
 
@@ -152,7 +158,9 @@ def _refusal(uri: str, address: WebAddress, status: int, body: bytes) -> Storage
     if java in {"AccessControlException", "AuthorizationException"} or status in {401, 403}:
         return StoragePermissionError(
             f"No right to use {uri}: {reason or f'{address} answers {status}'}.",
-            remedy="Grant it to the user that runs this (HADOOP_USER_NAME, or the Kerberos principal).",
+            remedy=_NO_SPNEGO
+            if _UNFILTERED in reason
+            else "Grant it to the user that runs this (HADOOP_USER_NAME, or the Kerberos principal).",
             path=uri,
         )
     return StorageError(

@@ -34,8 +34,11 @@ def run_copy(plan: str, outcomes: str, *, threads: int = 1) -> None:
     items = list(read_plan(plan))
     # As the job does with what a killed run has left.
     survey_targets(sorted({item.target.rpartition("/")[0] for item in items}), sweep_runs_before="0~")
-    with ThreadPoolExecutor(threads) as pool:
-        copied = list(pool.map(lambda item: copy_file(item, settings), items))
+    if threads == 1:
+        copied = [copy_file(item, settings) for item in items]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            copied = list(pool.map(lambda item: copy_file(item, settings), items))
     write_records(f"{outcomes}/run.jsonl", copied)
 
 

@@ -86,6 +86,12 @@ def test_the_active_name_node_of_several_is_asked(monkeypatch: pytest.MonkeyPatc
     ("status", "body", "kind", "text"),
     [
         (403, remote("AccessControlException"), StoragePermissionError, "No right to use .*: No"),
+        (
+            403,
+            remote("SecurityException", "Security enabled but user not authenticated by filter"),
+            StoragePermissionError,
+            r"hadoop\.http\.authentication\.type to kerberos",
+        ),
         (401, b"<html>", StoragePermissionError, "answers 401"),
         (400, remote("SnapshotException"), StorageError, "hdfs://lake/x: No"),
         (404, b"<html>", StorageError, "answers 404"),
