@@ -14,7 +14,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.channel import Deadline, ForeignProtocol
 from airflow_hive_federation.metastore.kerberos_failures import kerberos_error
 from airflow_hive_federation.metastore.settings import Endpoint, KerberosSettings
-from airflow_hive_federation.runtime.kerberos import KerberosFailure, minor_status
+from airflow_hive_federation.runtime.kerberos import KerberosFailure, credentials, minor_status
 
 #: Maximum bytes to wrap in one frame; the server may require less.
 _PIECE = 1 << 20
@@ -118,7 +118,9 @@ class Kerberos:
         flags = gssapi.RequirementFlag
         context = gssapi.SecurityContext(
             name=gssapi.Name(self._server, gssapi.NameType.kerberos_principal),
-            creds=_credentials(gssapi, self._settings),
+            creds=credentials(
+                gssapi, principal=self._settings.client_principal, keytab=self._settings.keytab
+            ),
             mech=gssapi.MechType.kerberos,
             flags=(
                 flags.mutual_authentication,
@@ -158,14 +160,3 @@ class Kerberos:
             self._settings,
             self._endpoint,
         ) from error
-
-
-def _credentials(gssapi: Any, settings: KerberosSettings) -> object:
-    """Return the client's credentials: from the keytab, or the tickets that ``kinit`` obtained."""
-    principal = settings.client_principal
-    name = None if principal is None else gssapi.Name(principal, gssapi.NameType.kerberos_principal)
-    if settings.keytab is None:
-        return None if name is None else gssapi.Credentials(name=name, usage="initiate")
-    # The connections of this process share the tickets, and renew them from the keytab.
-    store = {"client_keytab": settings.keytab, "ccache": f"MEMORY:{settings.keytab}:{principal or ''}"}
-    return gssapi.Credentials(name=name, usage="initiate", store=store)

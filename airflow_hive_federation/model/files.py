@@ -35,6 +35,9 @@ class CopyItem:
     :param kept: URI of the file's copy in Hive's change manager, which is read if the source was removed or
         replaced.
     :param prefix: copy the first ``size_bytes`` bytes of a source to which a writer may still append.
+    :param moved_from: URI of a file of the target that has the same bytes, and is not wanted there any more.
+        It is renamed, if it still has them.
+    :param digest: lower-case hexadecimal SHA-256 of these bytes.
     :param content: text to write, because the source is a directory without files, of which an object store
         keeps nothing else.
     """
@@ -48,6 +51,8 @@ class CopyItem:
     target_levels: int = 0
     prefix: bool = False
     content: str | None = None
+    moved_from: str | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

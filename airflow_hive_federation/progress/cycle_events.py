@@ -35,6 +35,32 @@ class TableCopied(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SnapshotNotUsed(Event):
+    """The directory of an external table is listed as a whole, although the policy asks for snapshots.
+
+    :param directory: URI of the directory.
+    :param reason: the rest of a sentence.
+    """
+
+    level = logging.WARNING
+    table: str
+    directory: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotRemoved(Event):
+    """A snapshot of an earlier cycle is removed from a directory of the source.
+
+    :param directory: URI of the directory.
+    :param snapshot: name of the snapshot.
+    """
+
+    directory: str
+    snapshot: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class FollowStarted(Event):
     """A follower has begun, from a published target.
 

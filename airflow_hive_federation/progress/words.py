@@ -253,6 +253,16 @@ def _table_copied(event: cev.TableCopied) -> str:
 
 
 @words.register
+def _snapshot_not_used(event: cev.SnapshotNotUsed) -> str:
+    return f"{event.table}: {event.directory} is listed as a whole: {event.reason}"
+
+
+@words.register
+def _snapshot_removed(event: cev.SnapshotRemoved) -> str:
+    return f"Snapshot {event.snapshot} of {event.directory} is removed: a later cycle has replaced it"
+
+
+@words.register
 def _follow_started(event: cev.FollowStarted) -> str:
     return f"{event.database} is followed from event {event.event_id} on"
 

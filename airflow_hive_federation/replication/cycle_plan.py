@@ -111,7 +111,13 @@ def plan_cycle(
     :raises HiveFederationError: the error with which the cycle would fail.
     """
     with tempfile.TemporaryDirectory(prefix="hive-federation-plan-") as directory:
-        aside = replace(policy, dump_root=f"file:{directory}", functions_root=policy.root_of_functions)
+        aside = replace(
+            policy,
+            dump_root=f"file:{directory}",
+            functions_root=policy.root_of_functions,
+            # A plan leaves nothing on the source.
+            external_snapshots=False,
+        )
         with target.client() as client:
             # A dump in its usual place would see these loads by itself.
             unfinished = _unfinished(client, policy)

@@ -24,6 +24,7 @@ _STORE_ROOT = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?)?/*")
 HIVE_OPTIONS = {
     "hive.repl.bootstrap.dump.open.txn.timeout": "open_txn_timeout_s",
     "hive.repl.replica.external.table.base.dir": "external_base",
+    "hive.repl.externaltable.snapshotdiff.copy": "external_snapshots",
     "hive.repl.replica.functions.root.dir": "functions_root",
     "hive.repl.rootdir": "dump_root",
     "hive.exec.parallel.thread.number": "parallel_copies",
@@ -34,7 +35,7 @@ DRAIN_POLL = PollPolicy(first_s=0.2, factor=1.5, longest_s=2.0, patience_s=PATIE
 #: ``preserve`` accepts these letters.
 PRESERVABLE = "ugpa"
 #: These fields are true or false.
-FLAGS = frozenset({"into_existing", "external_authority", "preserve_strictly"})
+FLAGS = frozenset({"into_existing", "external_authority", "external_snapshots", "preserve_strictly"})
 #: These fields are whole numbers of at least one.
 COUNTS = frozenset({"bandwidth_bytes_per_s", "parallel_copies", "max_load_tasks"})
 #: These fields are whole numbers from 0 up to the given highest value, if they have one.
@@ -64,6 +65,8 @@ class ReplicationPolicy:
     :param external_authority: the store of an external table is a directory below ``external_base``:
         ``s3a://a/x`` becomes ``<external_base>/a/x``, and a local file's store is ``file``. Required if
         external tables of one policy lie in several stores.
+    :param external_snapshots: copy external tables from snapshots of their directories on HDFS, and find
+        their changed files by comparing snapshots (``hive.repl.externaltable.snapshotdiff.copy``).
     :param functions_root: URI of the directory that receives the jars of permanent functions, in one
         directory per policy (``hive.repl.replica.functions.root.dir``); ``<dump_root>/functions`` by default.
     :param open_txn_timeout_s: seconds that the bootstrap waits for transactions open at its start before it
@@ -102,6 +105,7 @@ class ReplicationPolicy:
     external_base: str | None = None
     external_prefix: str | None = None
     external_authority: bool = False
+    external_snapshots: bool = False
     functions_root: str | None = None
     open_txn_timeout_s: float = 3600.0
     bandwidth_bytes_per_s: int | None = None
@@ -300,6 +304,8 @@ def _option(name: str, value: str) -> object:
     if name in COUNTS:
         # The policy's own check names a value that is no number.
         return int(value) if value.strip().isdecimal() else value
+    if name in FLAGS:
+        return {"true": True, "false": False}.get(value.strip().lower(), value)
     return duration_s(value) if name.endswith("_s") else value
 
 

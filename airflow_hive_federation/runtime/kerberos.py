@@ -6,6 +6,7 @@ The numbers are those of the protocol (RFC 4120, 7.5.9) and of MIT's library, ab
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 
 _BASE = -1765328384
 _UNREACHABLE = _BASE + 156
@@ -101,3 +102,25 @@ def explain(failure: KerberosFailure, keytab: str | None) -> tuple[str, str]:
 def minor_status(code: int) -> int:
     """Return the number of a failure from GSSAPI's minor status, which has no sign."""
     return code - (1 << 32) if code >= 1 << 31 else code
+
+
+def credentials(
+    gssapi: ModuleType, *, principal: str | None = None, keytab: str | None = None, cache: str | None = None
+) -> object:
+    """Return the client's credentials: from the keytab, or the tickets that ``kinit`` obtained.
+
+    :param gssapi: the package of that name.
+    :param principal: the client's principal; ``None`` for that of the ticket, or of the keytab's first key.
+    :param keytab: path of the keytab; ``None`` for a ticket.
+    :param cache: path of the ticket cache; ``None`` for that of ``KRB5CCNAME``.
+    :return: ``None`` for the ticket of ``KRB5CCNAME``.
+    """
+    name = gssapi.Name(principal, gssapi.NameType.kerberos_principal) if principal else None
+    if keytab:
+        # The connections of this process share the tickets, and renew them from the keytab.
+        store = {"client_keytab": keytab, "ccache": f"MEMORY:{keytab}:{principal or ''}"}
+    elif cache:
+        store = {"ccache": cache}
+    else:
+        return None if name is None else gssapi.Credentials(name=name, usage="initiate")
+    return gssapi.Credentials(name=name, usage="initiate", store=store)

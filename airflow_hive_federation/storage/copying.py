@@ -119,7 +119,7 @@ def _copy(item: CopyItem, settings: CopySettings, bandwidth: TokenBucket | None)
         return _write_content(item, item.content.encode(), settings)
     if item.visible_write_ids is not None:
         return _rewrite_file(item, settings)
-    identical = _identical_target(item, settings, bandwidth)
+    identical = _moved(item, settings) or _identical_target(item, settings, bandwidth)
     if identical is not None:
         _keep(item, settings)
         preserved = _settle(item.target, item, settings)
@@ -187,7 +187,7 @@ def survey_targets(
     return sizes
 
 
-# -- the target exists already and is identical ----------------------------------------------------------
+# -- the target exists already and is identical, perhaps under another name ------------------------------
 
 
 def _identical_target(item: CopyItem, settings: CopySettings, bandwidth: TokenBucket | None) -> str | None:
@@ -204,6 +204,28 @@ def _identical_target(item: CopyItem, settings: CopySettings, bandwidth: TokenBu
         sources=settings.sources,
     )
     return target_digest if target_digest == source.digest else None
+
+
+def _moved(item: CopyItem, settings: CopySettings) -> str | None:
+    """Rename a file of the target that has the bytes of the copy, and return its digest.
+
+    :return: ``None`` if the file is gone or has other bytes, or the target exists.
+    """
+    if item.moved_from is None or item.digest is None:
+        return None
+    try:
+        found = _target_digest(replace(item, target=item.moved_from), settings)
+    except FileVanishedError:
+        # Another attempt of the job has renamed it.
+        return None
+    if found != item.digest or _size_or_none(item.target, settings.options) is not None:
+        return None
+    filesystem, former = open_filesystem(item.moved_from, settings.options)
+    _, target = open_filesystem(item.target, settings.options)
+    settings.fence.check()
+    with storage_errors(item.target):
+        rename(filesystem, former, target)
+    return found
 
 
 def _target_digest(item: CopyItem, settings: CopySettings) -> str | None:

@@ -25,6 +25,12 @@ _JAVA = re.compile(r'(?:Fatal)?RPCError\("(?P<java>[\w.$]+)", "(?P<text>.*)"\)?'
 _KERBEROS = re.compile(r'GSSAPIError\(.*?\}, (?P<code>\d+), "(?P<text>.*)"\)', re.DOTALL)
 _UNAVAILABLE = {"SafeModeException", "StandbyException", "RetriableException", "ConnectException"}
 _FULL = re.compile(r"\w*Quota\w*ExceededException|MaxDirectoryItemsExceededException")
+#: The NameNode's text for a quota that is exceeded.
+_QUOTA = re.compile(
+    r"The (?P<kind>NameSpace|DiskSpace) quota .*?of directory (?P<directory>/.*) is exceeded: "
+    r"quota ?= ?(?P<quota>\d+)"
+)
+_OPTIONS = {"NameSpace": "-setQuota", "DiskSpace": "-setSpaceQuota"}
 _NO_ROOM = "could only be written to 0 of"
 
 
@@ -88,12 +94,7 @@ def _translated(text: str, uri: str) -> StorageError:
             user=os.environ.get(USER_VARIABLE, ""),
         )
     if _FULL.fullmatch(java):
-        return StorageFullError(
-            f"{uri} does not fit: {reason}.",
-            remedy="Raise the quota of the directory (hdfs dfsadmin -setQuota, -setSpaceQuota), or remove "
-            "what is not needed, then run again; it goes on from there.",
-            path=uri,
-        )
+        return _full(reason, uri)
     if java in _UNAVAILABLE or _NO_ROOM in reason:
         return StorageUnavailableError(
             f"{uri} cannot be used now: {reason}.",
@@ -103,6 +104,18 @@ def _translated(text: str, uri: str) -> StorageError:
             java=java,
         )
     return StorageError(f"{uri}: {reason}.", remedy="Read the NameNode's log.", path=uri, java=java)
+
+
+def _full(reason: str, uri: str) -> StorageFullError:
+    quota = _QUOTA.search(reason)
+    option = _OPTIONS[quota["kind"]] if quota else "-setQuota, -setSpaceQuota"
+    return StorageFullError(
+        f"{uri} does not fit: {reason}.",
+        remedy=f"Raise the quota of {quota['directory'] if quota else 'the directory'} (hdfs dfsadmin "
+        f"{option}), or remove what is not needed, then run again; it goes on from there.",
+        path=uri,
+        **({"directory": quota["directory"], "quota": int(quota["quota"])} if quota else {}),
+    )
 
 
 _NUMBERS = {

@@ -178,6 +178,24 @@ def list_directory(uri: str, *, options: StorageOptions | None = None) -> dict[s
     }
 
 
+def list_children(uri: str, *, options: StorageOptions | None = None) -> tuple[list[FileEntry], list[str]]:
+    """List a directory alone: its files, as :func:`list_files` names them, and the names of its directories.
+
+    A directory that does not exist has neither. An object store has no directories to list alone.
+
+    :raises StorageError: if it cannot be listed.
+    """
+    filesystem, path = open_filesystem(uri, options)
+    try:
+        with storage_errors(uri):
+            filesystem.invalidate_cache(path)
+            details = filesystem.ls(path, detail=True)
+    except FileVanishedError:
+        return [], []
+    files, below = _split(details, "")
+    return files, [prefix.rstrip("/") for prefix in below]
+
+
 def is_there(uri: str, *, options: StorageOptions | None = None) -> bool:
     """Return whether a file or directory exists; in an object store, whether an object lies below it.
 

@@ -27,7 +27,7 @@ from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
 
 #: Fields of records that are URIs, which may not have the names ``.`` and ``..``.
-_URIS = frozenset({"source", "target", "kept", "uri"})
+_URIS = frozenset({"source", "target", "kept", "moved_from", "uri"})
 
 #: End of the URI of a plan with its digest.
 _BOUND = re.compile(r"#sha256=([0-9a-f]{64})")

@@ -20,6 +20,7 @@ from typing import BinaryIO, TypeVar
 
 from airflow_hive_federation.errors import ConfigurationError, SourceNotAllowedError
 from airflow_hive_federation.storage.filesystem import is_below, local_path, parse_location, storage_errors
+from airflow_hive_federation.storage.snapshot_paths import live_uri
 
 #: Environment variable with comma-separated URIs: the directories that policies may copy from at most.
 ROOTS_VARIABLE = "HIVE_FEDERATION_SOURCE_ROOTS"
@@ -179,6 +180,8 @@ def checked_roots(roots: Iterable[str], where: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _is_allowed(roots: tuple[str, ...], uri: str) -> bool:
+    # A snapshot shows the files of its own directory.
+    uri = live_uri(uri)
     if not roots:
         return parse_location(uri).scheme in SHARED_STORES
     return any(_is_within(uri, root) for root in roots)

@@ -22,6 +22,7 @@ from airflow_hive_federation.replication.format.manifest import (
 )
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.snapshot_paths import SnapshotPath
 
 counts = st.integers(0, 1 << 62)
 wholes = st.integers(-(1 << 62), 1 << 62)
@@ -150,6 +151,9 @@ documents = st.builds(
     ),
     write_ids=write_ids,
     places=a_few(st.builds(DataLocation, partition=st.just("") | partitions, location=locations)),
+    snapshots=st.sampled_from(
+        [{}, {"hdfs://nn/d/t": SnapshotPath(root="hdfs://nn/d", name="s-1", path="t")}]
+    ),
 )
 wire_partitions = st.builds(
     types.Partition,
@@ -183,6 +187,7 @@ def files(draw: st.DrawFn) -> VisibleFile:
         side_file=draw(st.sampled_from(["", "delta_0000001_0000001/bucket_00000_flush_length"])),
         kept=draw(st.just("") | locations),
         empty_base=draw(st.booleans()),
+        renamed_from=draw(st.sampled_from(["", "p=1/a"])),
     )
 
 

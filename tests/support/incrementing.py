@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +27,18 @@ from airflow_hive_federation.storage.fence import fence_of
 from airflow_hive_federation.storage.plan_files import read_plan, write_records
 
 
-def run_copy(plan: str, outcomes: str) -> None:
+def run_copy(plan: str, outcomes: str, *, threads: int = 1) -> None:
     """The copy job without Spark, which has tests of its own."""
     assert "#sha256=" in plan, "the load hands over its plan with the digest"
     settings = CopySettings(rewrite=rewrite_file, fence=fence_of(plan))
     items = list(read_plan(plan))
     # As the job does with what a killed run has left.
     survey_targets(sorted({item.target.rpartition("/")[0] for item in items}), sweep_runs_before="0~")
-    copied = [copy_file(item, settings) for item in items]
+    if threads == 1:
+        copied = [copy_file(item, settings) for item in items]
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            copied = list(pool.map(lambda item: copy_file(item, settings), items))
     write_records(f"{outcomes}/run.jsonl", copied)
 
 

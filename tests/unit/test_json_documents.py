@@ -284,7 +284,11 @@ DOCUMENTS: Mapping[str, Document] = {
         read=Question.from_bytes,
     ),
     "model.files.CopyItem": records_of(
-        CopyItem, source=locations, target=locations, kept=st.none() | locations
+        CopyItem,
+        source=locations,
+        target=locations,
+        kept=st.none() | locations,
+        moved_from=st.none() | locations,
     ),
     "model.files.CopyOutcome": records_of(CopyOutcome, target=locations),
     "model.write_ids.ValidTxns": Document(values=txn_lists, write=ValidTxns.text, read=ValidTxns.parse),
@@ -502,6 +506,8 @@ ONE_WAY = {
     "replication.status.ReplicationStatus": "an answer of the command line",
     "replication.verify.report._is_equal": "a part of the report of a verification",
     "replication.verify.report._unequal_tables": "a part of the report of a verification",
+    "storage.snapshots.DiffEntry": "a NameNode writes the differences of snapshots",
+    "storage.snapshots.snapshot_diff": "a NameNode writes the differences of snapshots",
     "spark.run_sql.run": "a statement, whose tables DescribedTable reads",
 }
 

@@ -13,6 +13,7 @@ PAGE = ROOT / "docs" / "what-removes-data.md"
 
 #: Calls that remove something: of the metastore's client, of fsspec, of pathlib and shutil, and our own.
 REMOVING = {
+    "delete_snapshot",
     "drop_database",
     "drop_function",
     "drop_partitions",

@@ -29,6 +29,7 @@ from airflow_hive_federation.replication.dump.contents import cut_below_open
 from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.drain import DrainStart
+from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots
 from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_directories import new_directories_missing
@@ -190,7 +191,8 @@ class _Dump:
         self._policy = policy
         self._database = source.database
         self._directory = directory
-        self._documents = Documents(directory, source, observer)
+        self._snapshots = ExternalSnapshots(policy, lease=lease, observer=observer, first=True)
+        self._documents = Documents(directory, source, observer, self._snapshots)
         self._observer = observer
         self._kept: Mapping[str, str] = {}
 
@@ -224,6 +226,7 @@ class _Dump:
         if self._policy.external_base:
             check_external(self._policy, external)
         self._documents.write_external(external)
+        self._snapshots.write_roots(self._directory)
         return [table.entry for table in dumped], skipped
 
     def _tables(self, client: MetastoreClient) -> tuple[list[types.Table], dict[str, str]]:
@@ -266,6 +269,7 @@ class _Dump:
                 constraints=constraints,
                 write_ids=write_ids,
                 places=external_tables.listed_places(kind, places),
+                snapshots=self._snapshots.of(name),
             )
         )
         self._observer(

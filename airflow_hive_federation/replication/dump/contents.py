@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -30,6 +30,9 @@ from airflow_hive_federation.storage.options import StorageOptions
 
 logger = logging.getLogger(__name__)
 
+#: Lists directories, one after the other.
+Lister = Callable[[Iterable[DataLocation]], Iterator[tuple[DataLocation, list[FileEntry]]]]
+
 #: This many directories are listed before the first of them is processed.
 _PLACES_AT_A_TIME = 500
 #: Prefixes of the names that writers use before they publish: Hive's ``hive.exec.stagingdir``,
@@ -47,6 +50,7 @@ def visible_files(
     sightings: Sightings | None = None,
     digests: DirectoryDigests | None = None,
     singly: bool = False,
+    list_external: Lister | None = None,
 ) -> Iterator[VisibleFile]:
     """Yield the files that a reader of a table opens, one directory after the other.
 
@@ -56,6 +60,7 @@ def visible_files(
     :param sightings: counts the files that are found.
     :param digests: takes digests of the directories that are found.
     :param singly: the places are some of a table's, none inside another: only their directories are listed.
+    :param list_external: lists the directories of an external table; by default, their present state.
     :raises AcidFormatError: an ACID directory cannot be read, or cannot be copied row by row.
     """
     kind = table_kind(table)
@@ -64,7 +69,8 @@ def visible_files(
     if kind is TableKind.EXTERNAL:
         # The design of replication V2 copies the directory as a whole, whatever lies in it, and partitions
         # that lie elsewhere.
-        listings = listed(external_tables.roots(places), options)
+        roots = external_tables.roots(places)
+        listings = list_external(roots) if list_external else listed(roots, options)
     else:
         # A base may be an empty directory, which hides all earlier files from readers of Hive 3.
         list_by = listed if singly else listed_places

@@ -13,6 +13,7 @@ from airflow_hive_federation.replication.dump.allowed_sources import check_funct
 from airflow_hive_federation.replication.dump.change_manager import with_kept
 from airflow_hive_federation.replication.dump.contents import visible_files
 from airflow_hive_federation.replication.dump.directory_digests import DirectoryDigests
+from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_directories import Sightings
 from airflow_hive_federation.replication.dump.tables import (
@@ -38,10 +39,18 @@ class Documents:
     """Writes the documents of a dump.
 
     :param directory: a dump that is being written.
+    :param snapshots: makes the snapshots of external tables.
     """
 
-    def __init__(self, directory: DumpDirectory, source: ReplicatedSource, observer: Observer) -> None:
+    def __init__(
+        self,
+        directory: DumpDirectory,
+        source: ReplicatedSource,
+        observer: Observer,
+        snapshots: ExternalSnapshots,
+    ) -> None:
         self._directory = directory
+        self._snapshots = snapshots
         self._database, self._options, self._sources = source.database, source.options, source.roots
         self._observer = observer
 
@@ -88,6 +97,7 @@ class Documents:
         transactions: ValidTxns,
         kept: Mapping[str, str],
         unsettled: Unsettled,
+        home: DumpDirectory | None = None,
     ) -> tuple[FileTotals, Sightings]:
         """Write the list of a whole table's files, and return their totals and the directories that exist.
 
@@ -96,6 +106,7 @@ class Documents:
         :param transactions: the source's transactions at the dump's moment.
         :param kept: see :func:`~.change_manager.kept_by_source`.
         :param unsettled: notes partitions that the ends of open transactions will change.
+        :param home: the dump that describes the target's replica of the table, if it has one.
         :raises LocationConflictError: partitions share or nest directories.
         :raises SourceNotAllowedError: the policy may not copy from a directory.
         """
@@ -114,12 +125,13 @@ class Documents:
             options=self._options,
             sightings=sightings,
             digests=digests,
+            list_external=self._snapshots.lister(f"{self._database}.{name}", name, home),
         )
         files = self._sources.watch(files, f"a file of table {self._database}.{name}")
         totals = write_files(
             self._directory,
             name,
-            with_kept(files, kept),
+            self._snapshots.with_former_names(name, with_kept(files, kept)),
             unsettled=unsettled,
             places=places if kept_apart else None,
             digests=digests,

@@ -43,6 +43,7 @@ from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.ends import merged_ends, separate_ends
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
+from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
@@ -125,6 +126,7 @@ def dump_increment(
         TemporaryFile("w+", encoding="utf-8") as spool,
     ):
         lease = held_lease.txn_id
+        snapshots = ExternalSnapshots.after(policy, position.dump, lease=lease, observer=observer)
         with source.pool.client() as client:
             moment = SourceMoment.read(client, start, lease=lease, spool=spool, cut=cut)
         folded = moment.folded
@@ -136,7 +138,15 @@ def dump_increment(
             return _idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
-        dump = _Dump(start, policy, moment=moment, events=spool, directory=directory, observer=observer)
+        dump = _Dump(
+            start,
+            policy,
+            moment=moment,
+            events=spool,
+            directory=directory,
+            snapshots=snapshots,
+            observer=observer,
+        )
         contents = dump.write(threads)
         manifest = Manifest(
             kind=DumpKind.INCREMENT,
@@ -227,6 +237,7 @@ class _Dump:
         moment: SourceMoment,
         events: IO[str],
         directory: DumpDirectory,
+        snapshots: ExternalSnapshots,
         observer: Observer,
     ) -> None:
         self._source = start.source
@@ -237,7 +248,8 @@ class _Dump:
         self._moment = moment
         self._events = events
         self._directory = directory
-        self._documents = Documents(directory, start.source, observer)
+        self._snapshots = snapshots
+        self._documents = Documents(directory, start.source, observer, snapshots)
         self._observer = observer
         self._reader = PartitionReader(
             source=start.source,
@@ -260,6 +272,7 @@ class _Dump:
         external = [entry for table in dumped for entry in table.external]
         self._check_external(tables, external)
         self._documents.write_external(external)
+        self._snapshots.write_roots(self._directory)
         names = {entry.name for entry in tables}
         vanished = {
             wire_table.tableName
@@ -334,6 +347,7 @@ class _Dump:
                 constraints=constraints,
                 write_ids=plan.write_ids,
                 places=dumped.places,
+                snapshots=self._snapshots.of(name),
             )
         )
         self._observer(
@@ -399,6 +413,8 @@ class _Dump:
             transactions=self._moment.transactions,
             kept=self._moment.kept,
             unsettled=unsettled,
+            # A repair trusts no earlier list.
+            home=None if name in self._moment.repair_plan.tables else home,
         )
         before, evidence = partitions_before(home, name), self._moment.folded.evidence
         bare = sightings.bare(self._source.options) if kind.has_files else []

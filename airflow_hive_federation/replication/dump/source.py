@@ -32,6 +32,7 @@ class ReplicatedSource:
         self.pool = named_source(pool, policy)
         self.database = policy.source_database
         self.options = policy.storage_options
+        self.external_snapshots = policy.external_snapshots
         self._policy = policy
 
     @cached_property

@@ -200,7 +200,7 @@ class SourceMoment:
             if table_kind(table) is not TableKind.EXTERNAL or name not in table_index:
                 return False
             return changes.external_base or external_changes.files_changed(
-                table_index.of(name), name, source.options
+                table_index.of(name), name, source.options, by_snapshot=source.external_snapshots
             )
 
         return cls(

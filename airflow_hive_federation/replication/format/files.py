@@ -12,7 +12,7 @@ from airflow_hive_federation.storage.filesystem import join
 
 _FIELDS = frozenset(
     {"directory", "partition", "path", "target_path", "size_bytes", "modified_ns"}
-    | {"filtered", "side_file", "kept", "empty_base"}
+    | {"filtered", "side_file", "kept", "empty_base", "renamed_from"}
 )
 
 
@@ -43,6 +43,7 @@ class VisibleFile:
     :param kept: URI in the change manager's root where the source keeps the file if it is removed.
     :param empty_base: the source has only the file's directory, a base without files that hides all earlier
         rows. The load makes the file.
+    :param renamed_from: path inside the directory that the file had, unchanged, in the table's last dump.
     """
 
     directory: str
@@ -55,6 +56,7 @@ class VisibleFile:
     side_file: str = ""
     kept: str = ""
     empty_base: bool = False
+    renamed_from: str = ""
 
     @property
     def uri(self) -> str:
@@ -79,6 +81,7 @@ class VisibleFile:
             side_file=fields.optional("side_file", values.path_or_none, default=""),
             kept=fields.optional("kept", values.location_or_none, default=""),
             empty_base=fields.optional("empty_base", json_values.flag, default=False),
+            renamed_from=fields.optional("renamed_from", values.path_or_none, default=""),
         )
         fields.refuse_others(_FIELDS)
         if file.path != file.target_path and target_file_path(file.path) != file.target_path:
@@ -97,6 +100,7 @@ class VisibleFile:
             "side_file": self.side_file,
             "kept": self.kept,
             **({"empty_base": True} if self.empty_base else {}),
+            **({"renamed_from": self.renamed_from} if self.renamed_from else {}),
         }
 
 

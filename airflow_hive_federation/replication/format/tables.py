@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import quote
@@ -14,14 +14,17 @@ from airflow_hive_federation.model.json_values import Fields, JsonObject
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format import values
-from airflow_hive_federation.replication.format.files import DataLocation
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.storage.filesystem import canonical, join
+from airflow_hive_federation.storage.snapshot_paths import SnapshotPath
 
 _KIND = json_values.one_of(TableKind)
 _TABLE = values.struct(types.Table)
 _PARTITION = values.struct(types.Partition)
 _CONSTRAINTS = values.struct(types.SQLAllTableConstraints)
 _PLACES = json_values.list_of(json_values.pair_of(values.partition_or_table, values.location))
+_SNAPSHOTS = json_values.list_of(json_values.pair_of(values.location, values.location))
 _VALUES = json_values.list_of(json_values.text)
 
 
@@ -33,6 +36,7 @@ class TableDocument:
     :param constraints: wire ``SQLAllTableConstraints``.
     :param write_ids: its valid write ids at the dump's cut; ``None`` for tables without.
     :param places: of an external table, its directory, and those of partitions outside of it.
+    :param snapshots: the snapshots from which such directories are copied, by the directory's URI.
     """
 
     table: types.Table
@@ -40,6 +44,7 @@ class TableDocument:
     constraints: types.SQLAllTableConstraints = field(default_factory=types.SQLAllTableConstraints)
     write_ids: ValidWriteIds | None = None
     places: tuple[DataLocation, ...] = ()
+    snapshots: Mapping[str, SnapshotPath] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -60,6 +65,11 @@ class TableDocument:
         """Return the write ids in Hive's text form."""
         return self.write_ids.text() if self.write_ids else None
 
+    def copied_uri(self, file: VisibleFile) -> str:
+        """Return the URI from which a file of the table is copied."""
+        inside = self.snapshots.get(file.directory)
+        return join(inside.uri, file.path) if inside else file.uri
+
     @classmethod
     def from_json(cls, value: object) -> TableDocument:
         """Read a document.
@@ -69,6 +79,7 @@ class TableDocument:
         """
         fields = Fields(value)
         places = fields.optional("places", _PLACES, default=())
+        snapshots = fields.optional("snapshots", _SNAPSHOTS, default=())
         return cls(
             table=fields.needed("table", _table),
             kind=fields.needed("kind", _KIND),
@@ -77,6 +88,7 @@ class TableDocument:
             places=tuple(
                 DataLocation(partition=partition, location=location) for partition, location in places
             ),
+            snapshots={location: _snapshot(location, inside) for location, inside in snapshots},
         )
 
     @classmethod
@@ -92,12 +104,14 @@ class TableDocument:
         return read
 
     def to_json(self) -> JsonObject:
+        snapshots = [[location, inside.uri] for location, inside in self.snapshots.items()]
         return {
             "table": to_json(self.table),
             "kind": self.kind.value,
             "constraints": to_json(self.constraints),
             "write_ids": self.write_ids_text,
             "places": [[place.partition, place.location] for place in self.places],
+            **({"snapshots": snapshots} if snapshots else {}),
         }
 
 
@@ -289,6 +303,13 @@ def _table(value: object) -> types.Table:
     for key in table.partitionKeys or ():
         json_values.text(key.name)
     return table
+
+
+def _snapshot(location: str, uri: str) -> SnapshotPath:
+    inside = SnapshotPath.parse(uri)
+    if inside is None or canonical(inside.live_uri) != canonical(location):
+        raise ValueError(f"{uri!r} is no snapshot of {location!r}")
+    return inside
 
 
 def _location(value: object) -> str:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from airflow_hive_federation.acid.names import (
     DirectoryKind,
@@ -30,6 +31,7 @@ from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
     canonical,
@@ -51,11 +53,13 @@ class TableCopy:
     :param items: files to copy.
     :param staged: hidden directory → the place to which it is moved.
     :param extraneous: URIs of files that the source no longer has (tables that are not transactional).
+    :param renamed: the URI on the target of a file that was renamed on the source → its former URI there.
     """
 
     items: list[CopyItem] = field(default_factory=list)
     staged: dict[str, str] = field(default_factory=dict)
     extraneous: list[str] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
 
 
 def total(copies: Mapping[str, TableCopy]) -> tuple[int, int]:
@@ -88,10 +92,13 @@ class EarlierCopies:
     """
 
     def __init__(self, previous: str, options: StorageOptions | None = None) -> None:
-        self._options = options
-        self._homes = {
-            entry.name: entry.dump or previous for entry in DumpDirectory(previous, options).manifest().tables
-        }
+        self._previous, self._options = previous, options
+
+    @cached_property
+    def _homes(self) -> Mapping[str, str]:
+        """The dumps that describe the tables, by their names."""
+        manifest = DumpDirectory(self._previous, self._options).manifest()
+        return {entry.name: entry.dump or self._previous for entry in manifest.tables}
 
     def files(self, document: TableDocument) -> Mapping[str, tuple[int, int]]:
         """Return the size and time of a table's files, by URI; none for a transactional table."""
@@ -100,6 +107,11 @@ class EarlierCopies:
             return {}
         dumped = DumpDirectory(self._homes[name], self._options).files(name)
         return {file.uri: (file.size_bytes, file.modified_ns) for file in dumped}
+
+    def digests(self, table: str) -> Mapping[str, str]:
+        """Return the digests of a table's files on the target, as they were copied, by canonical URI."""
+        index = TableIndex(DumpDirectory(self._previous, self._options))
+        return index.digests(table) if table in index else {}
 
 
 def files_there(
@@ -191,10 +203,27 @@ def plan_copy(
             copy.staged[staged] = home
             hidden = join(staged, file.target_path.partition("/")[2])
         copy.items.append(layout.item(document, file, hidden))
+        if file.renamed_from and key not in there:
+            former = replace(file, path=file.renamed_from, target_path=file.renamed_from)
+            copy.renamed[target] = canonical(layout.file(document, former))
     surplus = there.keys() - wanted
     # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
     copy.extraneous = sorted(surplus.intersection(repaired) if transactional else surplus)
     return copy
+
+
+def move_renamed(copies: Mapping[str, TableCopy], earlier: EarlierCopies) -> None:
+    """Have files renamed on the target that were renamed on the source, in place of copying them.
+
+    Only a file that would be removed otherwise is renamed, and only if the digest of its copy is known. An
+    object store would copy it.
+    """
+    for table, copy in copies.items():
+        surplus = {uri for uri in copy.extraneous if parse_location(uri).scheme not in OBJECT_STORES}
+        renamed = {target: former for target, former in copy.renamed.items() if former in surplus}
+        digests = earlier.digests(table) if renamed else {}
+        if digests:
+            copy.items = [_moved(item, renamed.get(item.target), digests) for item in copy.items]
 
 
 @contextmanager
@@ -260,6 +289,12 @@ def remove_extraneous(
     for uri in copy.extraneous:
         check()
         remove_file(uri, options)
+
+
+def _moved(item: CopyItem, former: str | None, digests: Mapping[str, str]) -> CopyItem:
+    if former is None or former not in digests:
+        return item
+    return replace(item, moved_from=former, digest=digests[former])
 
 
 def _roots(layout: TargetLayout, document: TableDocument) -> Iterator[str]:

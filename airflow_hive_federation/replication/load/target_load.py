@@ -25,6 +25,7 @@ from airflow_hive_federation.replication.load.copying import (
     EarlierCopies,
     TableCopy,
     files_there,
+    move_renamed,
     partition_files_there,
     place_staged,
     plan_copy,
@@ -364,6 +365,7 @@ class TargetLoad:
             if entry.kind.has_files and entry.name not in self._copies:
                 self._plan_copy(entry, self._files_there(entry))
         self._places.spare_shared(self._copies)
+        move_renamed(self._copies, self._earlier_copies)
 
     def _plan_copy(self, entry: TableEntry, there: Mapping[str, FileEntry]) -> None:
         name = entry.name

@@ -71,7 +71,7 @@ class TargetLayout:
         below = inside.count("/") + 1 if inside else 0
         levels = file.path.count("/") + 1 + below
         return CopyItem(
-            source=file.uri,
+            source=document.copied_uri(file),
             target=target or self.file(document, file),
             size_bytes=file.size_bytes,
             visible_write_ids=document.write_ids_text if file.filtered else None,

@@ -49,6 +49,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.webhdfs import NameNodeWeb
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support import kerberos_site as sites
@@ -160,6 +161,8 @@ def test_by_the_ticket_of_kinit(site: KerberosSite, ticket: Callable[..., None])
         ),
     ):
         client.list_databases()
+    with pytest.raises(StoragePermissionError, match="no ticket is in the cache"):
+        NameNodeWeb(site.base, site.storage_options()).call("GET", "GETHOMEDIRECTORY", "/")
     ticket()
     with MetastoreClient(settings) as client:
         assert "default" in client.list_databases()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,8 @@ import pytest
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
-from airflow_hive_federation.embedded.configuration import settings_on_hdfs
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.embedded.jvm import free_port
-from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import (
     EmbeddedError,
     FileVanishedError,
@@ -29,13 +26,16 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
     StorageUnavailableError,
 )
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.replication.dump import external_snapshots
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.runtime.cache import is_locked
 from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
-from airflow_hive_federation.storage.filesystem import open_filesystem, parse_location, reading
+from airflow_hive_federation.storage.filesystem import open_filesystem, reading
 from airflow_hive_federation.storage.hdfs import USER_VARIABLE
 from airflow_hive_federation.storage.listing import is_there, list_directory, list_files
 from airflow_hive_federation.storage.permissions import Preserve
@@ -44,9 +44,10 @@ from airflow_hive_federation.storage.publishing import make_private, publishing,
 from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
-from tests.support.cycling import Scheduled, rows
-from tests.support.hive_beside_cleaner import HiveBesideCleaner
+from tests.support.cycling import rows
+from tests.support.on_hdfs import Lake, OnHdfs, Side, acl, modes, path_of, side, user
 from tests.support.processes import is_alive
+from tests.support.small_source import make_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,20 +84,6 @@ def test_it_ends_with_its_killed_parent_and_its_files_are_kept(tmp_path: Path) -
         again.shell("-ls", "/")
 
 
-@contextmanager
-def user(name: str) -> Iterator[None]:
-    """Be another user for HDFS, who is not its superuser."""
-    before = os.environ.get(USER_VARIABLE)
-    os.environ[USER_VARIABLE] = name
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[USER_VARIABLE]
-        else:
-            os.environ[USER_VARIABLE] = before
-
-
 @pytest.fixture
 def root(hive_hdfs: EmbeddedHdfs, request: pytest.FixtureRequest) -> str:
     """URI of a directory of HDFS for one test, which anybody may write."""
@@ -104,21 +91,6 @@ def root(hive_hdfs: EmbeddedHdfs, request: pytest.FixtureRequest) -> str:
     hive_hdfs.shell("-mkdir", name)
     hive_hdfs.shell("-chmod", "777", name)
     return f"{hive_hdfs.uri}{name}"
-
-
-def path_of(uri: str) -> str:
-    return parse_location(uri).path
-
-
-def modes(hdfs: EmbeddedHdfs, uri: str) -> str:
-    """Return owner, group and mode of a file or directory, as Hadoop prints them."""
-    return hdfs.shell("-stat", "%u %g %a", path_of(uri)).strip()
-
-
-def acl(hdfs: EmbeddedHdfs, uri: str) -> set[str]:
-    """Return the access list of a file or directory, as Hadoop prints it."""
-    lines = hdfs.shell("-getfacl", path_of(uri)).splitlines()
-    return {line.partition("\t")[0] for line in lines if line and not line.startswith("#")}
 
 
 def test_files_are_written_listed_read_and_renamed(hive_hdfs: EmbeddedHdfs, root: str) -> None:
@@ -315,42 +287,10 @@ def test_private_files_and_directories(hive_hdfs: EmbeddedHdfs, root: str) -> No
     assert modes_found == ["700", "600", "700", "700"]
 
 
-@dataclass
-class Side:
-    """A metastore whose tables lie on HDFS, and Hive's SQL on them."""
-
-    metastore: EmbeddedMetastore
-    base: str
-    sql: HiveSql
-
-
-@contextmanager
-def side(hdfs: EmbeddedHdfs, name: str) -> Iterator[Side]:
-    base = f"{hdfs.uri}/{name}"
-    settings = settings_on_hdfs(base)
-    with (
-        EmbeddedMetastore.start(f"hdfs-{name}", settings=settings) as metastore,
-        HiveBesideCleaner(metastore, settings=settings) as sql,
-    ):
-        yield Side(metastore, base, sql)
-
-
 @pytest.fixture(scope="module")
 def sides(hive_hdfs: EmbeddedHdfs) -> Iterator[tuple[Side, Side]]:
     with side(hive_hdfs, "one") as first, side(hive_hdfs, "other") as other:
         yield first, other
-
-
-class OnHdfs(Scheduled):
-    """Cycles whose copies are made by the Spark job."""
-
-    def _copy(self, plan: str, outcomes: str) -> None:
-        self.jobs.append("copy")
-        run_job(
-            self.spark,
-            "copy-files",
-            ["--plan", plan, "--outcomes", outcomes, "--preserve", self.policy.preserve],
-        )
 
 
 @pytest.fixture(scope="module")
@@ -487,3 +427,111 @@ def test_acid_tables_of_the_replicated_side_are_written_read_and_compacted(
     assert (report.state, report.rows, report.deleted) == ("compacted", 9, 1)
     assert "/base_" in hive_hdfs.shell("-ls", f"{path_of(sides[0].base)}/warehouse/w.db/t")
     assert rows(hive, query) == theirs
+
+
+@pytest.fixture
+def lake(
+    hive_hdfs: EmbeddedHdfs,
+    sides: tuple[Side, Side],
+    replica: OnHdfs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Lake:
+    """An external table of carol's in a directory that allows snapshots, and a policy that uses them."""
+    source, target = sides
+    policy = ReplicationPolicy(
+        name="lake",
+        source_database="lake",
+        target_database="lake_copy",
+        dump_root=f"file:{tmp_path}/dumps",
+        external_base=f"{target.base}/lake_copy",
+        external_snapshots=True,
+        storage_options={"dfs.namenode.http-address": hive_hdfs.web_uri.rpartition("//")[2]},
+    )
+    lake = Lake(replica.source, replica.target, policy, replica.spark, root=f"{source.base}/lakes")
+    hive_hdfs.shell("-mkdir", "-p", path_of(lake.root))
+    hive_hdfs.shell("-chmod", "777", path_of(lake.root))
+    hive_hdfs.admin("-allowSnapshot", path_of(lake.root))
+    connection = {"conn_type": "hive_federation", "login": "carol", "extra": {"uris": source.metastore.uri}}
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE", json.dumps(connection))
+    with replica.source.client() as client:
+        client.create_database(types.Database(name="lake"))
+    with HiveMetastoreHook("lake").client() as client:
+        make_table(client, "lake", "t", location=f"{lake.root}/t")
+    return lake
+
+
+def test_external_tables_are_copied_by_snapshot(
+    hive_hdfs: EmbeddedHdfs, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, copied = path_of(lake.root), path_of(lake.target_root)
+    # The metastore made the directory as the user of the connection.
+    assert modes(hive_hdfs, f"{lake.root}/t").startswith("carol ")
+    lake.write("t/a", "t/p=1/c")
+    lake.cycle()
+    lake.assert_same()
+    assert (lake.reasons, len(lake.snapshots())) == ([], 1)
+
+    # All changes that a snapshot's difference names; a change after the dump waits for the next cycle.
+    lake.write("t/new", "t/p=1/d")
+    with lake.filesystem.open(f"{root}/t/a", "ab") as file:
+        file.write(b"more")
+    lake.filesystem.mv(f"{root}/t/p=1", f"{root}/t/p=2")
+    lake.write("t/p=1/again")
+    dump = lake.dump()
+    expected = {**lake.files("t"), "a": b"t/amore"}
+    lake.write("t/a", "t/later")
+
+    # A quota stops the cycle amid its copies; once it is raised, the same dump's load goes on.
+    directories, files, *_ = map(int, hive_hdfs.shell("-count", copied).split()[:2])
+    hive_hdfs.admin("-setQuota", str(directories + files + 1), copied)
+    with pytest.raises(StorageFullError, match="NameSpace quota") as full:
+        lake.load_one_by_one(dump)
+    assert (full.value.directory, full.value.quota) == (copied, directories + files + 1)
+    assert f"the quota of {copied} (hdfs dfsadmin -setQuota)" in full.value.remedy
+    assert "new" in lake.copied()
+    hive_hdfs.admin("-clrQuota", copied)
+
+    # A renamed file is not copied but renamed. Both snapshots stay for the next cycle, if this one is killed.
+    lake.kill_before_it_publishes(dump)
+    assert lake.copied() == expected
+    assert len(lake.snapshots()) == 2
+
+    # The next cycle goes on from the snapshot of the last published one, whatever was copied meanwhile.
+    lake.filesystem.rm_file(f"{root}/t/new")
+    lake.cycle()
+    lake.assert_same()
+    assert (lake.reasons, len(lake.snapshots())) == ([], 2)
+
+    # Somebody has removed the snapshot, and a file of the target: both sides are listed.
+    last = max(lake.snapshots(), key=lambda name: int(name.rpartition("-")[2]))
+    hive_hdfs.shell("-deleteSnapshot", root, last)
+    remove_file(f"{lake.target_root}/a")
+    lake.filesystem.rm(f"{root}/t/p=1", recursive=True)
+    lake.write("t/p=2/c", text="other rows")
+    with monkeypatch.context() as patch:
+        # As if somebody removed the new one, too, before it is listed: it lacks all files.
+        patch.setattr(external_snapshots, "create_snapshot", lambda *_: None)
+        with pytest.raises(FileVanishedError, match="was removed while it was listed"):
+            lake.dump()
+    lake.cycle()
+    lake.assert_same()
+    assert lake.reasons == [f"the snapshot {last} of its last copy is gone"]
+
+    # A snapshot that the policy does not need goes; those of another policy, and of a later cycle, stay.
+    others = sorted(
+        [f"{external_snapshots.snapshot_prefix(lake.policy)}999999999", "hive-federation-lake-of-somebody-7"]
+    )
+    for name in others:
+        hive_hdfs.shell("-createSnapshot", root, name)
+    lake.change(external_snapshots=False)
+    assert lake.cycle().idle
+    assert lake.snapshots() == others
+    for name in others:
+        hive_hdfs.shell("-deleteSnapshot", root, name)
+    hive_hdfs.admin("-disallowSnapshot", root)
+    lake.change(external_snapshots=True)
+    lake.filesystem.rm_file(f"{root}/t/later")
+    lake.reasons.clear()
+    lake.dump()
+    assert lake.reasons == ["HDFS allows no snapshots of it (hdfs dfsadmin -allowSnapshot)"]

@@ -180,6 +180,14 @@ WORDS: list[tuple[ev.Event, str]] = [
     ),
     (cev.CopyPlanned(database="shop", files=2, size_bytes=3000), "shop: 2 files, 3.0 kB to copy"),
     (cev.TableCopied(table="shop.t", files=1, size_bytes=3), "shop.t: 1 file, 3 bytes copied"),
+    (
+        cev.SnapshotNotUsed(table="shop.t", directory="hdfs://nn/t", reason="its last snapshot is gone"),
+        "shop.t: hdfs://nn/t is listed as a whole: its last snapshot is gone",
+    ),
+    (
+        cev.SnapshotRemoved(directory="hdfs://nn/t", snapshot="s-1"),
+        "Snapshot s-1 of hdfs://nn/t is removed: a later cycle has replaced it",
+    ),
     (cev.FollowStarted(database="shop", event_id=7), "shop is followed from event 7 on"),
     (cev.LagSeen(database="shop", events=0, seconds=0.0), "shop lacks no event"),
     (cev.LagSeen(database="shop", events=2, seconds=1.0), "shop lacks 2 events, 1.0 s"),

@@ -29,8 +29,10 @@ def test_settings_under_hives_names() -> None:
             "hive.repl.rootdir": "file:/dumps",
             "hive.repl.bootstrap.dump.open.txn.timeout": "90s",
             "hive.repl.replica.external.table.base.dir": "file:/base",
+            "hive.repl.externaltable.snapshotdiff.copy": "true",
         },
     )
+    assert policy.external_snapshots is True
     assert (policy.dump_root, policy.open_txn_timeout_s, policy.external_base) == (
         "file:/dumps",
         90,

@@ -69,6 +69,32 @@ def test_errors_of_a_name_node_have_types_and_no_traces(
     assert NAME_NODE not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "quota", "option"),
+    [
+        (
+            "NS",
+            "The NameSpace quota (directories and files) of directory /a b is exceeded: quota=3 file count=4",
+            3,
+            "-setQuota)",
+        ),
+        (
+            "DS",
+            "The DiskSpace quota of directory /a b is exceeded: quota = 1000 B = 1000 B but it is 128 MB",
+            1000,
+            "-setSpaceQuota)",
+        ),
+    ],
+)
+def test_an_exceeded_quota_is_named_with_its_directory(
+    kind: str, message: str, quota: int, option: str
+) -> None:
+    with pytest.raises(StorageFullError) as caught, native_errors("hdfs://n/a b/f"):
+        raise RuntimeError(text_of(f"org.apache.hadoop.hdfs.protocol.{kind}QuotaExceededException", message))
+    assert caught.value.facts == {"path": "hdfs://n/a b/f", "directory": "/a b", "quota": quota}
+    assert f"the quota of /a b (hdfs dfsadmin {option}" in caught.value.remedy
+
+
 def kerberos_text(number: int, message: str) -> str:
     """A failure of the Kerberos library, as the driver has it: its minor status has no sign."""
     codes = 'raw: "0x000d0000", calling_error: "none", routine_error: "GSS_S_FAILURE"'

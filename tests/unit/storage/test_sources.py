@@ -55,6 +55,11 @@ def warehouse(tmp_path: Path) -> Path:
         (("s3://",), "file:/t", False),
         (("s3://one/a",), "s3a://one/a/t", True),
         (("s3://one/a",), "s3a://two/a/t", False),
+        # A snapshot of a directory has the files of the directory, and of no other one.
+        (("hdfs://nn/a/t",), "hdfs://nn/a/.snapshot/s/t/f", True),
+        (("hdfs://nn/a/t",), "hdfs://nn/a/.snapshot/s/u/f", False),
+        (("hdfs://nn/a/.snapshot",), "hdfs://nn/a/.snapshot/s/u/f", False),
+        (("file:/a/t",), "file:/a/.snapshot/s/t", False),
     ],
 )
 def test_a_uri_lies_below_a_root_or_is_refused(roots: tuple[str, ...], uri: str, allowed: bool) -> None:

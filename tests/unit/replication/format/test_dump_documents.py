@@ -24,6 +24,7 @@ from airflow_hive_federation.replication.metadata.external_tables import Externa
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.plan_files import read_plan, write_plan
+from airflow_hive_federation.storage.snapshot_paths import SnapshotPath
 from airflow_hive_federation.storage.sources import SourceRoots
 from tests.support.dumps import manifest
 from tests.support.tampering import DEEP, Edit, at, tamper
@@ -31,6 +32,15 @@ from tests.support.tampering import DEEP, Edit, at, tamper
 OUT = "../../../outside"
 TABLE, PARTITION, FILE = "tables/t.json", "partitions/t.jsonl", "files/t.jsonl"
 DIGEST = "0" * 64
+#: URIs that are not those of the table's directory in a snapshot.
+OTHER_SNAPSHOTS = (
+    "hdfs://nn/d/t",
+    "hdfs://nn/d/.snapshot/s-1",
+    "hdfs://nn/d/.snapshot/s-1/u",
+    "hdfs://nn/d/.snapshot",
+    "hdfs://other/d/.snapshot/s-1/t",
+    "file:/d/.snapshot/s-1/t",
+)
 
 
 @pytest.fixture
@@ -51,6 +61,7 @@ def dump(tmp_path: Path) -> Path:
             table=table,
             kind=TableKind.EXTERNAL,
             places=(DataLocation(partition="", location="hdfs://nn/d/t"),),
+            snapshots={"hdfs://nn/d/t": SnapshotPath(root="hdfs://nn/d", name="s-1", path="t")},
         )
     )
     partition = types.Partition(values=["1"], sd=types.StorageDescriptor(location="hdfs://nn/d/t/p=1"))
@@ -112,6 +123,9 @@ TAMPERED = [
     *names(TABLE, "table", "tableName"),
     *locations(TABLE, "table", "sd", "location"),
     *locations(TABLE, "places", 0, 1),
+    *locations(TABLE, "snapshots", 0, 0),
+    *locations(TABLE, "snapshots", 0, 1),
+    *((TABLE, at("snapshots", 0, 1, value=value)) for value in OTHER_SNAPSHOTS),
     (TABLE, at("table", "tableName", value="u")),
     (TABLE, at("places", 0, 0, value="..")),
     (TABLE, at("kind", value="full_acid")),
@@ -138,6 +152,7 @@ TAMPERED = [
     (FILE, at("partition", value="..")),
     (FILE, at("kept", value="hdfs://nn/cm/../x")),
     (FILE, at("side_file", value=OUT)),
+    (FILE, at("renamed_from", value=OUT)),
     (FILE, at("size_bytes", value=-1)),
     (FILE, at("size_bytes", value="1")),
     (FILE, at("size_bytes", value=True)),

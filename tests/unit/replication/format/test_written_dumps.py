@@ -88,6 +88,7 @@ TABLE = {
     "constraints": {"primaryKeys": [{"table_db": "d", "table_name": "t", "column_name": "a", "key_seq": 1}]},
     "kind": "external",
     "places": [["", "hdfs://nn/d/t"], ["p=1", "hdfs://nn/elsewhere"]],
+    "snapshots": [["hdfs://nn/d/t", "hdfs://nn/d/.snapshot/s-1/t"]],
     "table": {"tableName": "t", "dbName": "d", "sd": STORAGE, "partitionKeys": [{"name": "p"}]},
     "write_ids": "d.t:7:5:5:6",
 }

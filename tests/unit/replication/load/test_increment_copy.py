@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from airflow_hive_federation.replication.load.copying import (
     TableCopy,
     _directories,
     _is_covered,
+    move_renamed,
     place_staged,
     plan_copy,
     readers_kept_out,
@@ -41,6 +43,61 @@ def test_all_directories_of_a_partition_are_placed(tmp_path: Path) -> None:
         place_staged(copy)
         assert sorted(path.name for path in (tmp_path / "p=x").iterdir()) == sorted(names)
         assert (tmp_path / "p=x" / names[1] / "bucket_00000").read_text(encoding="utf-8") == names[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "moved"),
+    [
+        ("nothing", True),
+        ("it is not there", False),
+        ("the new name is there", False),
+        ("another table has it", False),
+        ("no digest is known", False),
+        ("an object store", False),
+    ],
+)
+def test_a_file_that_was_renamed_on_the_source_is_renamed(change: str, moved: bool, tmp_path: Path) -> None:
+    source, base = "hdfs://nn/lake/t", "s3://b/ext" if change == "an object store" else "hdfs://far/ext"
+    storage = types.StorageDescriptor(location=source)
+    table = types.Table(dbName="d", tableName="t", sd=storage, parameters={"EXTERNAL": "TRUE"})
+    place = DataLocation(partition="", location=source)
+    document = TableDocument(table=table, kind=TableKind.EXTERNAL, places=(place,))
+    directory = DumpDirectory(f"file:{tmp_path}/dump")
+    directory.write_table(document)
+    file = VisibleFile(
+        directory=source,
+        partition="",
+        path="b",
+        target_path="b",
+        size_bytes=3,
+        modified_ns=1,
+        renamed_from="a",
+    )
+    directory.write_files("t", [file])
+    directory.finish_dump(manifest())
+    policy = ReplicationPolicy(
+        name="p", source_database="d", dump_root=f"file:{tmp_path}", external_base=base
+    )
+    present = [] if change == "it is not there" else ["a"]
+    present += ["b"] if change == "the new name is there" else []
+    copied = f"{base}/lake/t"
+    copy = plan_copy(
+        DumpDirectory(directory.uri),
+        TargetLayout(policy=policy, managed="hdfs://far/w"),
+        document,
+        there={f"{copied}/{name}": FileEntry(path=name, size_bytes=3) for name in present},
+        visible=None,
+        before={},
+    )
+    if change == "another table has it":
+        copy.extraneous = []
+    earlier: Any = SimpleNamespace(
+        digests=lambda _table: {} if change == "no digest is known" else {f"{copied}/a": "0" * 64}
+    )
+    move_renamed({"t": copy}, earlier)
+    (item,) = copy.items
+    expected = (f"{copied}/a", "0" * 64) if moved else (None, None)
+    assert (item.source, item.moved_from, item.digest) == (f"{source}/b", *expected)
 
 
 def test_a_killed_placing_goes_on(tmp_path: Path) -> None:
