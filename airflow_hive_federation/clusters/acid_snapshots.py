@@ -42,6 +42,20 @@ def has_news(copy: ValidWriteIds, now: ValidWriteIds) -> bool:
     return copy.table != now.table or _news_between(copy, now, 0, now.high_watermark)
 
 
+def missing_writes(copy: ValidWriteIds, now: ValidWriteIds) -> int | None:
+    """Return the number of write ids that are valid now and not visible in a copy; ``None`` if unknown.
+
+    :param copy: the write ids that are visible in the copy.
+    :param now: the write ids of the table that are valid now.
+    """
+    if copy.table != now.table:
+        return None
+    top = copy.high_watermark
+    ended = sum(an_id <= top and now.is_valid(an_id) for an_id in copy.open_ids)
+    hidden = sum(top < an_id <= now.high_watermark for an_id in (*now.open_ids, *now.aborted_ids))
+    return ended + max(0, now.high_watermark - top - hidden)
+
+
 def shows_news(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> bool:
     """Return whether a directory may hold rows that are visible now and not visible in a copy.
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_hive_federation.clusters.acid_snapshots import is_current
+from airflow_hive_federation.clusters.acid_snapshots import is_current, missing_writes
 from airflow_hive_federation.clusters.altering import CHANGED, full_name, object_name
 from airflow_hive_federation.clusters.catalog_events import Changes, EventLog
 from airflow_hive_federation.clusters.metadata import (
@@ -228,10 +228,24 @@ class MetastoreFacts:
         :param values: the values of the partition; none for the table.
         :return: seconds since 1970, by the metastore's clock.
         """
+        text = self._parameters(table, values).get(CHANGED, "")
+        return int(text) if text.isdecimal() else None
+
+    def missing_writes(self, table: TableFacts, values: tuple[str, ...], cluster: str) -> int | None:
+        """Return the number of writes of a transactional table that a copy lacks; ``None`` if it is unknown.
+
+        :param values: the values of the partition; none for the table.
+        """
+        key = table.database, table.name
+        copy = read_metadata(self._parameters(table, values), str(table)).secondaries.get(cluster)
+        if copy is None or copy.snapshot is None or key not in self._write_ids:
+            return None
+        return missing_writes(copy.snapshot, self._write_ids[key])
+
+    def _parameters(self, table: TableFacts, values: tuple[str, ...]) -> Mapping[str, str]:
         key = table.database, table.name
         described = self._partitions_of(key).copied.get(values) if values else self.described(*key)
-        text = ((described.parameters if described else None) or {}).get(CHANGED, "")
-        return int(text) if text.isdecimal() else None
+        return (described.parameters if described else None) or {}
 
     def forget_partitions(self, database: str, name: str) -> None:
         """Forget the partitions of a table; whoever needs them again reads them again."""

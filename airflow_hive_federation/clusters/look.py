@@ -32,6 +32,8 @@ class CopyLook:
     :param stale_bytes: size of these in the primary; ``None`` if it is unknown.
     :param lacks_since_s: time of the oldest known change that the stale copies lack, in seconds since 1970;
         ``None`` without one, and for transactional tables.
+    :param lacks_writes: the most writes that one of the stale copies lacks, of a transactional table; a write
+        of another partition counts, too. ``None`` for other tables.
     """
 
     cluster: str
@@ -39,6 +41,7 @@ class CopyLook:
     stale: int = 0
     stale_bytes: int | None = None
     lacks_since_s: int | None = None
+    lacks_writes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +164,12 @@ def _copies(
         stale = [row for row, fresh in objects if not fresh]
         sizes = [row.bytes for row in stale]
         times = [facts.changed_s(table, row.values) for row in stale] if timed else []
+        writes = [facts.missing_writes(table, row.values, cluster) for row in stale if not timed]
         yield CopyLook(
             cluster=cluster,
             objects=len(objects),
             stale=len(stale),
             stale_bytes=None if None in sizes else sum(size for size in sizes if size is not None),
             lacks_since_s=min((time for time in times if time is not None), default=None),
+            lacks_writes=max((number for number in writes if number is not None), default=None),
         )

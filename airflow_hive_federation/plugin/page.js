@@ -563,6 +563,7 @@ function copyState(copy, row, now) {
   const behind = [
     row.partitions == null ? "stale" : `${count(copy.stale)} stale`,
     copy.stale_bytes != null && `${bytes(copy.stale_bytes)} to copy`,
+    copy.lacks_writes != null && `lacks ${several(copy.lacks_writes, "write")}`,
     copy.lacks_since_s != null && `lacks a change of ${ago(copy.lacks_since_s, now)}`,
   ].filter(Boolean).join(", ");
   return h("li", { key: copy.cluster }, `${copy.cluster}: ${parts ? `${parts}, ` : ""}`, h("span", { className: "hf-warn" }, behind));

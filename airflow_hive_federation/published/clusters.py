@@ -32,6 +32,7 @@ class PlacedCopy:
     stale: int = 0
     stale_bytes: int | None = None
     lacks_since_s: int | None = None
+    lacks_writes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,11 +243,16 @@ class ClusterPublisher:
         now_s, after = _now_s(), dict(known)
         for look in looks:
             before = known.get(look.table)
-            fields = asdict(look)
-            del fields["table"]
-            fields["copies"] = tuple(PlacedCopy(**asdict(copy)) for copy in look.copies)
-            fields["problem"] = shortened(look.problem, _TEXT)
-            placed = PlacedTable(name=look.table, **fields, looked_s=now_s, by=self._by)
+            placed = PlacedTable(
+                name=look.table,
+                primary=look.primary,
+                assigned=look.assigned,
+                partitions=look.partitions,
+                copies=tuple(PlacedCopy(**asdict(copy)) for copy in look.copies),
+                problem=shortened(look.problem, _TEXT),
+                looked_s=now_s,
+                by=self._by,
+            )
             if before is not None and not succeeded:
                 placed = replace(placed, error=before.error, remedy=before.remedy, failures=before.failures)
             after[look.table] = placed

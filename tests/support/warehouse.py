@@ -10,11 +10,13 @@ from airflow_hive_federation.clusters.metadata import (
     Secondary,
     SourceMark,
     metadata_mark,
+    place_mark,
     write_metadata,
 )
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 
 class Warehouse:
@@ -73,17 +75,23 @@ def table(
     return described
 
 
-def copied(described: types.Table | types.Partition, *, stale: bool = False) -> None:
-    """Give a table or partition a copy in C2; a stale one is of another state of the primary."""
+def copied(
+    described: types.Table | types.Partition, *, stale: bool = False, snapshot: ValidWriteIds | None = None
+) -> None:
+    """Give a table or partition a copy in C2; a stale one is of another state of the primary.
+
+    A copy of a transactional one has a snapshot.
+    """
+    present = metadata_mark(described) if snapshot is None else place_mark(described)
     mark = SourceMark(
-        metadata="older" if stale else metadata_mark(described),
+        metadata="older" if stale else present,
         files=1,
         size_bytes=1,
         content="c",
         listing="l",
     )
     primary = (described.parameters or {}).get("hive.cluster.primary")
-    copy = Secondary(location="/two/copy", source=mark)
+    copy = Secondary(location="/two/copy", source=mark, snapshot=snapshot)
     metadata = ClusterMetadata(primary=primary, secondaries={"C2": copy})
     described.parameters = write_metadata(described.parameters, metadata)
 

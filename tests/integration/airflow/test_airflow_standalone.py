@@ -419,6 +419,7 @@ def test_bad_databases_hold_up_no_good_one(
         row["name"]: row for row in server.request(f"/{ROUTE}/replication?q=pen_&limit=100")["rows"]
     }
     assert {name: row["health"] for name, row in shown_policies.items()} == {
+        "pen_gone": "broken",
         "pen_dead": "broken",
         "pen_wrong": "broken",
         "pen_bad": "differs",

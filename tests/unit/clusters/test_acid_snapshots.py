@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from airflow_hive_federation.acid.snapshot import acid_state
-from airflow_hive_federation.clusters.acid_snapshots import brought_up, has_news, shows_news
+from airflow_hive_federation.clusters.acid_snapshots import (
+    brought_up,
+    has_news,
+    missing_writes,
+    shows_news,
+)
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
@@ -26,21 +31,23 @@ def ids(text: str) -> ValidWriteIds:
 
 
 @pytest.mark.parametrize(
-    ("now", "news"),
+    ("now", "missing"),
     [
-        (COPY, False),
-        ("d.t:5:9223372036854775807::3,4", False),  # the open one was aborted
-        ("d.t:5:9223372036854775807::4", True),  # the open one was committed
-        ("d.t:5:3:3:", False),  # the aborted one is forgotten
-        ("d.t:2:9223372036854775807::", False),  # so are all above
-        ("d.t:6:3:3:4", True),
-        ("d.t:6:3:3,6:4", False),
-        ("d.t:7:3:3:4,6,7", False),
-        ("d.other:5:3:3:4", True),
+        (COPY, 0),
+        ("d.t:5:9223372036854775807::3,4", 0),  # the open one was aborted
+        ("d.t:5:9223372036854775807::4", 1),  # the open one was committed
+        ("d.t:5:3:3:", 0),  # the aborted one is forgotten
+        ("d.t:2:9223372036854775807::", 0),  # so are all above
+        ("d.t:6:3:3:4", 1),
+        ("d.t:6:3:3,6:4", 0),
+        ("d.t:7:3:3:4,6,7", 0),
+        ("d.t:9:7:7:4,6", 3),  # 3, 8 and 9
+        ("d.other:5:3:3:4", None),
     ],
 )
-def test_news(now: str, news: bool) -> None:
-    assert has_news(ids(COPY), ids(now)) is news
+def test_missing_writes_make_a_copy_stale(now: str, missing: int | None) -> None:
+    assert missing_writes(ids(COPY), ids(now)) == missing
+    assert has_news(ids(COPY), ids(now)) is (missing != 0)
 
 
 @pytest.mark.parametrize(

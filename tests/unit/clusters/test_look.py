@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from airflow_hive_federation.clusters import catalog
 from airflow_hive_federation.clusters.look import CopyLook, TableLook, look_at_clusters
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.model.write_ids import ValidWriteIds
 from tests.support.two_clusters import two_clusters
 from tests.support.warehouse import Warehouse, copied, partition, table
 
@@ -88,3 +92,17 @@ def test_tables_are_read_a_hundred_per_call() -> None:
 def test_a_database_that_does_not_exist_is_named(warehouse: Warehouse) -> None:
     with pytest.raises(NoSuchObjectError, match="no database absent"):
         look_at_clusters(warehouse.client, REGISTRY, ["absent"], looked_at=lambda *_: None)
+
+
+def test_a_copy_of_a_transactional_table_lacks_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse, now = Warehouse(), ValidWriteIds(table="d.acid", high_watermark=9, aborted_ids=(8,))
+    monkeypatch.setattr(
+        catalog, "take_snapshots", lambda _, names: {name: SimpleNamespace(write_ids=now) for name in names}
+    )
+    acid = table("acid", primary="C1", keys=["day"], transactional="true")
+    days = [partition(day, transient_lastDdlTime="1", totalSize="5") for day in "abc"]
+    for day, seen in zip(days, (9, 7, 5), strict=True):
+        copied(day, snapshot=ValidWriteIds(table="d.acid", high_watermark=seen))
+    warehouse.tables, warehouse.partitions = {"d": [acid]}, {"d.acid": days}
+    (copy,) = looks_at(warehouse)[0]["d.acid"].copies
+    assert copy == CopyLook(cluster="C2", objects=3, stale=2, stale_bytes=10, lacks_writes=3)
