@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -417,7 +418,9 @@ class TransactionBatch:
             self._client.call("add_write_notification_log_in_batch", batch_request)
         except UnsupportedMethodError:
             for request in requests:
-                self._client.call("add_write_notification_log", request)
+                # Events of Hive 3.1 name no files of transactions.
+                with suppress(UnsupportedMethodError):
+                    self._client.call("add_write_notification_log", request)
 
     def _forget_rows(self) -> None:
         self._rows, self._rows_bytes = [], 0

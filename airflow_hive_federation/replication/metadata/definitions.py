@@ -180,7 +180,7 @@ def definition(table: types.Table | types.Partition) -> dict[str, str]:
     """Return the lasting definition of a table by field: columns, keys, format, location, text, parameters.
 
     Statistics, times and the policy's markers stay outside, because they change while the table stays the
-    same.
+    same. So do the SerDe's properties of a full ACID table: Hive 4 drops them, and ORC does not read them.
     """
     values = to_json(table)
     parameters = as_stored(values.get("parameters"))
@@ -192,7 +192,8 @@ def definition(table: types.Table | types.Partition) -> dict[str, str]:
         **{f"parameters.{name}": parameters[name] for name in parameters if _lasts(name)},
     }
     if serde := storage.get("serdeInfo"):
-        lasting = without_side_parameters(serde.get("parameters"))
+        drops = isinstance(table, types.Table) and table_kind(table) is TableKind.FULL_ACID
+        lasting = {} if drops else without_side_parameters(serde.get("parameters"))
         properties = spark_tables.comparable_properties(lasting)
         fields["storage.serdeInfo"] = {**serde, "parameters": properties}
     if location := spark_tables.data_location(table):

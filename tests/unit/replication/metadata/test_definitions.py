@@ -11,6 +11,7 @@ from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import (
+    definition,
     not_replicated,
     table_kind,
     target_partition,
@@ -37,6 +38,20 @@ def table(kind: str = "MANAGED_TABLE", write_id: int = 0, **parameters: str) -> 
 )
 def test_kinds(definition: types.Table, expected: TableKind) -> None:
     assert table_kind(definition) is expected
+
+
+def test_hive_4_keeps_no_serde_properties_of_full_acid_tables() -> None:
+    def described(properties: dict[str, str], **parameters: str) -> dict[str, str]:
+        made = table(**parameters)
+        made.sd = types.StorageDescriptor(
+            serdeInfo=types.SerDeInfo(serializationLib="Orc", parameters=properties)
+        )
+        return definition(made)
+
+    acid = {"transactional": "true"}
+    assert described({"serialization.format": "1"}, **acid) == described({}, **acid)
+    for others in ({"transactional_properties": "insert_only", **acid}, {}):
+        assert described({"serialization.format": "1"}, **others) != described({}, **others)
 
 
 def test_left_out_objects_have_a_reason() -> None:
