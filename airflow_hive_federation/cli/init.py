@@ -39,6 +39,7 @@ with DAG(
     schedule=timedelta(minutes=15),
     catchup=False,
     max_active_runs=1,
+    default_args={{"retries": 2}},
     tags=["hive", "replication"],
 ):
     replicate_database(

@@ -165,7 +165,7 @@ def _version(facts: Facts) -> Finding:
             state="warning",
             # Hive 2.3 reports the version 3.0.
             detail=f"the metastore reports the version {facts.version}",
-            remedy="ACID tables can be replicated from and to Hive 4 only; older ones can be read.",
+            remedy="ACID tables are replicated from Hive 3.1 and 4, and to Hive 4; others can only be read.",
         )
     return Finding(name="version", state="ok", detail=f"Hive {facts.version}")
 

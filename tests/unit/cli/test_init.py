@@ -28,11 +28,14 @@ def test_policy_connections_and_dag_agree(tmp_path: Path, capsys: pytest.Capture
     assert connections == {
         "sales_source": {"conn_type": "hive_federation", "extra": {"uris": "thrift://a:9083,thrift://b:9084"}}
     }
-    (call,) = (
-        node
+    calls = {
+        getattr(node.func, "id", ""): node
         for node in ast.walk(ast.parse(dag_path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "replicate_database"
-    )
+        if isinstance(node, ast.Call)
+    }
+    settings = {keyword.arg: keyword.value for keyword in calls["DAG"].keywords}
+    assert ast.literal_eval(settings["default_args"])["retries"] > 0
+    call = calls["replicate_database"]
     fields = ast.literal_eval(call.args[0])
     assert fields["dump_root"] == file.policy.dump_root == str(tmp_path / "new" / "dumps")
     assert fields["target_database"] == "copy"

@@ -48,6 +48,11 @@ def test_a_sound_metastore() -> None:
     assert troubled(SOUND) == []
 
 
+def test_an_older_metastore_may_be_a_source() -> None:
+    (finding,) = troubled(replace(SOUND, version="3.0.0"))
+    assert "replicated from Hive 3.1 and 4, and to Hive 4" in finding.remedy
+
+
 def test_a_metastore_that_does_not_answer_has_one_finding() -> None:
     (finding,) = assess(Facts(problem="refused", remedy="start it"))
     assert (finding.name, finding.state, finding.remedy) == ("reachable", "error", "start it")
