@@ -268,16 +268,12 @@ def _output(dataset: TableDataset) -> object:
 
 
 def _copied_columns(read: TableDataset, columns: Iterable[str]) -> ColumnLineageDatasetFacet:
-    from airflow.providers.common.compat.openlineage.facet import (
-        ColumnLineageDatasetFacet,
-        Fields,
-        InputField,
-    )
+    from airflow.providers.common.compat.openlineage import facet
 
-    return ColumnLineageDatasetFacet(
+    return facet.ColumnLineageDatasetFacet(
         fields={
-            column: Fields(
-                inputFields=[InputField(namespace=read.namespace, name=read.name, field=column)],
+            column: facet.Fields(
+                inputFields=[facet.InputField(namespace=read.namespace, name=read.name, field=column)],
                 transformationDescription="copied",
                 transformationType="IDENTITY",
             )
