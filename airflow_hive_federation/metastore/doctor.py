@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from airflow_hive_federation.errors import MetastoreError
+from airflow_hive_federation.errors import MetastoreError, UnsupportedMethodError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import hidden_name
 from airflow_hive_federation.runtime.durations import parse_duration_s
@@ -347,10 +347,21 @@ def _acid_problem(client: MetastoreClient) -> str:
     )
     try:
         rehearsed = client.call("translate_table_dryrun", request)
+    except UnsupportedMethodError:
+        # Before version 4, Hive checks no capabilities; only version 3 has write ids.
+        return _write_ids_problem(client, f"{table.dbName}.{table.tableName}")
     except MetastoreError as error:
         return error.message
     if rehearsed.tableType != "MANAGED_TABLE" or (rehearsed.parameters or {}).get("transactional") != "true":
         return f"the server would make it {rehearsed.tableType}"
+    return ""
+
+
+def _write_ids_problem(client: MetastoreClient, table: str) -> str:
+    try:
+        client.get_valid_write_ids([table])
+    except MetastoreError as error:
+        return error.message
     return ""
 
 

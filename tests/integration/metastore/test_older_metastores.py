@@ -44,6 +44,8 @@ def test_hive_2(hive_2: str) -> None:
 
 def test_hive_3(hive_3: str) -> None:
     with MetastoreClient(MetastoreSettings(uris=(hive_3,), user="tester")) as client:
+        findings = {finding.name: finding.state for finding in examine(client)}
+        assert (findings["version"], findings["capabilities"]) == ("warning", "ok")
         client.create_database(types.Database(name=DATABASE, parameters={"a": "b"}))
         client.create_table(table("acid", keys=[types.FieldSchema(name="d", type="string")]))
         made = client.get_table(DATABASE, "acid")
