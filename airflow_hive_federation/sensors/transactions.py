@@ -48,7 +48,8 @@ class OpenTransactionsDrainSensor(ProbeSensor):
     the worker slot.
     """
 
-    template_fields: Sequence[str] = (*ProbeSensor.template_fields, "source_conn_id", "database", "policy")
+    # As in the operators, templates of a connection may name the policy, which is rendered first.
+    template_fields: Sequence[str] = ("policy", *ProbeSensor.template_fields, "source_conn_id", "database")
     template_fields_renderers = {"policy": "json"}
     operator_extra_links = (PolicyLink(),)
     valid_modes = ("poke",)

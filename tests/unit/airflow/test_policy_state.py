@@ -32,6 +32,7 @@ from airflow_hive_federation.published import directory as state
 from airflow_hive_federation.published.directory import REPLICATION, StateDirectory, policy_key
 from airflow_hive_federation.published.documents import PolicyName, PublishedCycle, Publisher
 from airflow_hive_federation.replication.dump import drain
+from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
 Define = Callable[..., str]
@@ -208,6 +209,16 @@ def test_every_task_of_a_policy_links_to_it(connection: Define, monkeypatch: pyt
     assert address == "https://console.aws.amazon.com/s3/buckets/bucket?prefix=dumps%2F1%2F"
     dump.note_dump("file:/dumps/1", rendered_policy(POLICY, {}))
     assert to_dump.get_link(dump, ti_key=None) == ""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [OpenTransactionsDrainSensor, ReplicationLagSensor, IncrementalDumpOperator, ReplicationLoadOperator],
+)
+def test_templates_of_a_connection_may_name_the_policy(kind: Any) -> None:
+    """Airflow renders the fields in their order."""
+    fields = list(kind.template_fields)
+    assert fields.index("policy") < fields.index("source_conn_id")
 
 
 def test_all_links_of_operators_and_sensors_are_registered() -> None:
