@@ -65,7 +65,7 @@ class Schedule:
     lines: list[tuple[str, Event | str]] = field(default_factory=list)
 
     def run(self, dag_id: str) -> set[str]:
-        """One run; the tasks that ran, Spark's name among them if it was started."""
+        """One run; the tasks that ran, Spark's name among them if its hook had work."""
         self.lines.clear()
         before = self.airflow.log_path.stat().st_size
         self.airflow.run_dag(
@@ -73,8 +73,8 @@ class Schedule:
             lambda task, entry: self.lines.append((task, entry)),
         )
         log = self.airflow.log_path.read_bytes()[before:].decode()
-        # The hook that submits jobs writes the progress of each.
-        spark = {"spark"} if "PipelineSubmitHook" in log else set()
+        # The hook writes the progress of each job, and of the small copies that need none.
+        spark = {"spark"} if "SparkPipelineHook" in log else set()
         return {task for task, _ in self.lines} | spark
 
 
