@@ -138,7 +138,8 @@ def test_operators(
     published = StateDirectory(str(tmp_path)).read(COMPACTION, key_of("compacted"), COMPACTED)
     assert published is not None
     assert [(done.table, done.partition, done.state) for done in published.finished] == [
-        (table, "p=2", "compacted")
+        (table, "p=1", "compacted"),
+        (table, "p=2", "compacted"),
     ]
     assert published.states
     assert sum(published.states.values()) >= 2
