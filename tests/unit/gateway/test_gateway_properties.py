@@ -185,7 +185,7 @@ def test_a_clients_uris_are_chosen_at_random() -> None:
 
 
 def test_the_documented_properties_are_some() -> None:
-    (example,) = re.findall(r"```\n(\[properties\]\n.*?)```", DOCUMENT, re.DOTALL)
+    (example,) = re.findall(r"```toml\n(\[properties\]\n.*?)```", DOCUMENT, re.DOTALL)
     values = tomllib.loads(example)
     made = config_of({"upstream": {"uris": ["grpc://far:9084"]}, **values})
     assert made.grpc is not None
