@@ -434,7 +434,7 @@ def test_bad_databases_hold_up_no_good_one(
 def take_pictures_for_documents(server: AirflowServer, browser: Browser) -> None:
     with sight(browser, f"{server.url}/plugin/{ROUTE}", scheme="light", size=DOCUMENTED) as seen:
         seen.page.get_by_role("searchbox", name="Filter policies").fill("pen_")
-        expect(seen.page.get_by_role("region", name="Policies: rows").get_by_role("row")).to_have_count(6)
+        expect(seen.page.get_by_role("region", name="Policies: rows").get_by_role("row")).to_have_count(7)
         seen.take_picture_for_documents("policies")
     with sight(browser, f"{server.url}/plugin/{ROUTE}", scheme="dark", size=DOCUMENTED) as seen:
         seen.page.get_by_role("link", name="pen_bad").click()
