@@ -38,9 +38,12 @@ def chosen(
 
 
 def _is_mark_of_a_base(path: str) -> bool:
-    directory, _, file = path.rpartition("/")
-    name = directory.rpartition("/")[2]
+    *parents, file = path.split("/")
+    name = parents[-1] if parents else ""
     if file != METADATA_FILE or not name.startswith("base_") or not is_acid_directory(name):
+        return False
+    if any(parent.startswith((".", "_")) for parent in parents):
+        # The compactor is still writing it, in a directory that is no part of the table (``_tmp_…``).
         return False
     # A transaction in the directory's name marks a compacted base already.
     return parse_directory(name).visibility_txn_id == 0

@@ -15,6 +15,8 @@ import pytest
 
 from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.remotes.read import read_remote_table
+from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.spark.hadoop_login import log_in
 from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.tables.read.reader import read_table
@@ -43,6 +45,13 @@ class KerberosSpark:
         """Delete rows of an ACID table; return their number."""
         deleted: int = self._call(_delete, settings, table, where, options)
         return deleted
+
+    def remote_rows(
+        self, settings: MetastoreSettings, table: str, options: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a remote table of a metastore, by the ticket of the process at the remote."""
+        rows: list[tuple[Any, ...]] = self._call(_remote_rows, settings, table, options)
+        return rows
 
     def log_in(self, options: Mapping[str, Any]) -> None:
         """Log the JVM in, as a job does before its work."""
@@ -137,6 +146,15 @@ def _job(spark: SparkSession, name: str, arguments: Sequence[str], options: Mapp
 
 def _log_in(spark: SparkSession, options: Mapping[str, Any]) -> None:
     log_in(spark.sparkContext, options)
+
+
+def _remote_rows(
+    spark: SparkSession, settings: MetastoreSettings, table: str, options: Mapping[str, Any]
+) -> list[tuple[Any, ...]]:
+    log_in(spark.sparkContext, options)
+    with Remotes(settings) as remotes:
+        rows = read_remote_table(spark, remotes, table, storage_options=options).collect()
+    return sorted(map(tuple, rows))
 
 
 def _delete(

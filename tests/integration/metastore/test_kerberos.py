@@ -42,6 +42,7 @@ from airflow_hive_federation.metastore import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.sasl_kerberos import Kerberos
 from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.replication.cycle import load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
@@ -334,7 +335,11 @@ def yarn_of_the_realm(site: KerberosSite, options: dict[str, Any], monkeypatch: 
 
 
 def test_a_database_is_replicated(
-    site: KerberosSite, replica: KerberosSite, jobs: KerberosSpark, spark_of_the_realm: SparkSession
+    site: KerberosSite,
+    replica: KerberosSite,
+    jobs: KerberosSpark,
+    spark_of_the_realm: SparkSession,
+    ticket: Callable[..., None],
 ) -> None:
     """Tickets of the replication's principal end between the bootstrap and the increment."""
     settings, options = site.settings(), site.by_renewed_keytab("alice")
@@ -368,6 +373,29 @@ def test_a_database_is_replicated(
             cycles.cycle()
             assert not cycles.verify().differences
             assert site.kdc.tickets_issued("replicator") > issued
+        ticket()
+        read_as_remotes(site, replica, jobs, client)
+
+
+def read_as_remotes(
+    site: KerberosSite, replica: KerberosSite, jobs: KerberosSpark, client: MetastoreClient
+) -> None:
+    """Link the source's database to the other metastore of the realm, and read its rows by the link."""
+    options = site.by_renewed_keytab("alice")
+    # Tickets authenticate to the remote's metastore, and keytabs to the local one and HDFS.
+    site.kdc.kinit("alice", cache_of_jobs(site))
+    with Remotes(replica.settings()) as remotes:
+        remotes.run(
+            f"CREATE REMOTE DATABASE shop_link CONNECTED TO shop 'hive.metastore.uris' = '{site.uri}' "
+            f"'hive.metastore.kerberos.principal' = '{SERVER}'"
+        )
+        rows = jobs.remote_rows(replica.settings(), "shop_link.t", options)
+        assert rows == [(1, "appended"), (3, "streamed")]
+        add_outside(client, site, options, 9)
+        assert remotes.refresh(Kind.DATABASE, Name(database="shop_link")).partitions_added == 1
+        rows = jobs.remote_rows(replica.settings(), "shop_link.outside", options)
+        assert rows == [(7, "7", "7"), (8, "8", "8"), (9, "9", "9")]
+        remotes.run("DROP REMOTE DATABASE shop_link")
 
 
 def add_outside(

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
-from airflow_hive_federation.errors import SparkJobError
+from airflow_hive_federation.errors import SparkJobError, SparkRefusedError
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
 from airflow_hive_federation.storage.publishing import write_atomically
+from tests.support.standalone_spark import QUICK_JVM
 from tests.support.yarn import VARIABLE, Yarn, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -33,9 +34,19 @@ hook.submit("copy-files", arguments, report_uri=report)
 """
 
 
+#: A NodeManager that kills containers for their memory, which that of the minicluster does not otherwise.
+LIMITS = {
+    # By default, a NodeManager leaves the kill to control groups, even if it uses none.
+    "yarn.nodemanager.resource.memory.enforced": "false",
+    "yarn.minicluster.control-resource-monitoring": "true",
+    "yarn.nodemanager.container-monitor.interval-ms": "500",
+}
+
+
 @pytest.fixture(scope="module")
 def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
-    with EmbeddedHdfs.start(directory=tmp_path_factory.mktemp("hadoop"), yarn=True) as hadoop:
+    home = tmp_path_factory.mktemp("hadoop")
+    with EmbeddedHdfs.start(directory=home, settings=LIMITS, yarn=True) as hadoop:
         yield Yarn(hadoop)
 
 
@@ -105,6 +116,22 @@ def test_a_driver_in_client_mode(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) ->
     copies.check()
     # The driver reports its id.
     assert hook.application_url.startswith("http://rm/application_")
+
+
+def test_a_driver_that_exceeds_its_memory(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its heap alone fills the container."""
+    monkeypatch.setenv(VARIABLE, yarn.connection("cluster"))
+    copies = Copies(f"{yarn.hadoop.uri}/memory")
+    conf = {
+        "spark.driver.memory": "510m",
+        "spark.driver.memoryOverhead": "1m",
+        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Xms510m -XX:+AlwaysPreTouch",
+    }
+    with pytest.raises(SparkRefusedError, match=r"of 512 MB physical memory used") as refused:
+        yarn.hook(**conf).submit("copy-files", copies.arguments(), report_uri=copies.report)
+    assert refused.value.remedy == "Raise spark.driver.memoryOverhead."
+    assert refused.value.facts["reason"] == "memory"
+    assert str(refused.value.facts["application"]) in str(refused.value)
 
 
 def test_a_queue_that_does_not_exist(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> None:
