@@ -32,7 +32,6 @@ from airflow_hive_federation.published import directory as state
 from airflow_hive_federation.published.directory import REPLICATION, StateDirectory, policy_key
 from airflow_hive_federation.published.documents import PolicyName, PublishedCycle, Publisher
 from airflow_hive_federation.replication.dump import drain
-from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
 Define = Callable[..., str]
@@ -211,14 +210,18 @@ def test_every_task_of_a_policy_links_to_it(connection: Define, monkeypatch: pyt
     assert to_dump.get_link(dump, ti_key=None) == ""
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [OpenTransactionsDrainSensor, ReplicationLagSensor, IncrementalDumpOperator, ReplicationLoadOperator],
-)
-def test_templates_of_a_connection_may_name_the_policy(kind: Any) -> None:
-    """Airflow renders the fields in their order."""
-    fields = list(kind.template_fields)
-    assert fields.index("policy") < fields.index("source_conn_id")
+def test_the_connection_of_a_drain_may_depend_on_its_policy() -> None:
+    """Airflow renders the fields in their order, as it does those of the operators of a policy."""
+    drained = OpenTransactionsDrainSensor(
+        task_id="drain",
+        policy={**POLICY, "name": "{{ name }}"},
+        source_conn_id="{{ 'far' if 'dead' in task.policy.name else 'near' }}",
+        database="shop",
+    )
+    context: Any = {"task": drained, "name": "dead_end"}
+    drained.render_template_fields(context)
+    assert (drained.policy or {})["name"] == "dead_end"
+    assert drained.source_conn_id == "far"
 
 
 def test_all_links_of_operators_and_sensors_are_registered() -> None:
