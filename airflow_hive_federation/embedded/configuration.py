@@ -101,6 +101,8 @@ def hdfs_settings(directory: Path) -> dict[str, str]:
         "dfs.permissions.enabled": "true",
         "dfs.namenode.acls.enabled": "true",
         "dfs.namenode.http-address": "127.0.0.1:0",
+        # Without it, a snapshot shows more of a file the more is written after it.
+        "dfs.namenode.snapshot.capture.openfiles": "true",
         # In minutes; without this setting, HDFS deletes files instead of moving them to the trash.
         "fs.trash.interval": "60",
         "hadoop.tmp.dir": f"{directory}/temporary",

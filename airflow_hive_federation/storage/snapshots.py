@@ -17,6 +17,8 @@ from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.snapshot_paths import FOLDER
 from airflow_hive_federation.storage.webhdfs import NameNodeWeb
 
+#: The NameNode's setting that has snapshots hold open files as they are.
+CAPTURE = "dfs.namenode.snapshot.capture.openfiles"
 #: The class of the NameNode's error for a directory that may have no snapshot, or no more of them.
 REFUSED = "SnapshotException"
 
@@ -82,6 +84,14 @@ def snapshot_root(uri: str, options: StorageOptions | None = None) -> str | None
                 return f"hdfs://{location.authority}{path}"
             path = path.rpartition("/")[0]
     return None
+
+
+def freezes_open_files(uri: str, options: StorageOptions | None = None) -> bool:
+    """Return whether snapshots of an HDFS hold files that are open at their length of that moment.
+
+    Otherwise such a file grows in the snapshot, and no later difference names it, not even when it is closed.
+    """
+    return (NameNodeWeb(uri, options).setting(CAPTURE) or "").strip().lower() == "true"
 
 
 def create_snapshot(root: str, name: str, options: StorageOptions | None = None) -> None:

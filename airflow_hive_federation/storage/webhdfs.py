@@ -24,6 +24,7 @@ from airflow_hive_federation.errors import (
     StorageUnavailableError,
 )
 from airflow_hive_federation.model import json_values
+from airflow_hive_federation.model.json_values import Fields
 from airflow_hive_federation.runtime.kerberos import KerberosFailure, credentials, explain, minor_status
 from airflow_hive_federation.storage.filesystem import options_for, parse_location
 from airflow_hive_federation.storage.hadoop_access import AUTHENTICATION, KERBEROS
@@ -51,7 +52,7 @@ class NameNodeWeb:
 
     def __init__(self, uri: str, options: StorageOptions | None = None) -> None:
         chosen = options_for(uri, options)
-        settings = hadoop_settings(chosen, os.environ)
+        settings = self._settings = hadoop_settings(chosen, os.environ)
         authority = parse_location(uri).authority
         self._store = f"hdfs://{authority}"
         self._addresses = web_addresses(authority, settings)
@@ -68,10 +69,33 @@ class NameNodeWeb:
         :raises StorageUnavailableError: if no NameNode answers, or none is active.
         :raises StorageError: if the NameNode refuses it; ``java`` is the class of its error.
         """
+        # With Kerberos the NameNode takes the user from the ticket.
+        user = {} if self._gssapi else {"user.name": os.environ.get(USER_VARIABLE) or getpass.getuser()}
+        query = urlencode({"op": operation, **user, **parameters}, quote_via=quote)
+        return self._answer(method, f"/webhdfs/v1{quote(path)}?{query}", f"{self._store}{path}")
+
+    def setting(self, name: str) -> str | None:
+        """Return a setting of the NameNode; of Hadoop's files or the storage options if it shows none.
+
+        :raises StorageUnavailableError: if no NameNode answers.
+        """
+        query = urlencode({"name": name})
+        try:
+            shown = self._answer("GET", f"/conf?{query}", self._store)
+            return Fields(Fields(shown).needed("property", json_values.json_object)).needed(
+                "value", json_values.text
+            )
+        except StorageUnavailableError:
+            raise
+        except (StorageError, ValueError):
+            # It has no such setting, or shows its settings to administrators only.
+            return self._settings.get(name)
+
+    def _answer(self, method: str, target: str, uri: str) -> Mapping[str, object]:
         refused: StorageError | None = None
         for address in self._addresses:
             try:
-                return self._asked(address, method, operation, path, parameters)
+                return self._asked(address, method, target, uri)
             except StorageUnavailableError as error:
                 refused = error
         if refused is None:
@@ -81,13 +105,7 @@ class NameNodeWeb:
             )
         raise refused
 
-    def _asked(
-        self, address: WebAddress, method: str, operation: str, path: str, parameters: Mapping[str, str]
-    ) -> Mapping[str, object]:
-        # With Kerberos the NameNode takes the user from the ticket.
-        user = {} if self._gssapi else {"user.name": os.environ.get(USER_VARIABLE) or getpass.getuser()}
-        query = urlencode({"op": operation, **user, **parameters}, quote_via=quote)
-        target = f"/webhdfs/v1{quote(path)}?{query}"
+    def _asked(self, address: WebAddress, method: str, target: str, uri: str) -> Mapping[str, object]:
         headers = {"X-XSRF-HEADER": "", "Accept": "application/json"}
         if self._gssapi is not None:
             headers["Authorization"] = f"Negotiate {self._token(address, self._gssapi)}"
@@ -101,13 +119,20 @@ class NameNodeWeb:
                 f"The web server of a NameNode of {self._store} ({address}) does not answer: {error}.",
                 remedy="Check dfs.namenode.http-address, or dfs.namenode.https-address, of hdfs-site.xml or "
                 "of the storage options, and the way to that address; then run again.",
-                path=f"{self._store}{path}",
+                path=uri,
             ) from error
         finally:
             connection.close()
-        if status == http.client.OK:
+        if status != http.client.OK:
+            raise _refusal(uri, address, status, body)
+        try:
             return json_values.json_object(json.loads(body)) if body else {}
-        raise _refusal(f"{self._store}{path}", address, status, body)
+        except ValueError as error:
+            raise StorageError(
+                f"{uri}: {address} answers as no NameNode does ({error}).",
+                remedy="Check that the address is that of a NameNode's web server.",
+                path=uri,
+            ) from error
 
     def _token(self, address: WebAddress, gssapi: ModuleType) -> str:
         keytab = self._login.get("kerberos_keytab")

@@ -41,10 +41,12 @@ from airflow_hive_federation.storage.listing import is_there, list_children, lis
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.snapshot_paths import SnapshotPath
 from airflow_hive_federation.storage.snapshots import (
+    CAPTURE,
     REFUSED,
     DiffEntry,
     create_snapshot,
     delete_snapshot,
+    freezes_open_files,
     list_snapshots,
     snapshot_diff,
     snapshot_root,
@@ -172,6 +174,8 @@ class ExternalSnapshots:
 
     def _make(self, root: str) -> str:
         """Make the dump's snapshot of a directory; return the reason if HDFS refuses it."""
+        if not freezes_open_files(root, self._options):
+            return f"its snapshots would not hold open files as they are (set {CAPTURE} on the NameNode)"
         try:
             create_snapshot(root, self._name, self._options)
         except StoragePermissionError as error:

@@ -468,12 +468,17 @@ def test_external_tables_are_copied_by_snapshot(
     # The metastore made the directory as the user of the connection.
     assert modes(hive_hdfs, f"{lake.root}/t").startswith("carol ")
     lake.write("t/a", "t/p=1/c")
+    growing = lake.filesystem.open(f"{root}/t/growing", "wb")
+    growing.write(b"first")
+    growing.hsync()
     lake.cycle()
-    lake.assert_same()
+    assert lake.copied() == {"a": b"t/a", "p=1/c": b"t/p=1/c", "growing": b"first"}
     assert (lake.reasons, len(lake.snapshots())) == ([], 1)
 
     # All changes that a snapshot's difference names; a change after the dump waits for the next cycle.
     lake.write("t/new", "t/p=1/d")
+    growing.write(b" and last")
+    growing.close()
     with lake.filesystem.open(f"{root}/t/a", "ab") as file:
         file.write(b"more")
     lake.filesystem.mv(f"{root}/t/p=1", f"{root}/t/p=2")
@@ -489,7 +494,7 @@ def test_external_tables_are_copied_by_snapshot(
         lake.load_one_by_one(dump)
     assert (full.value.directory, full.value.quota) == (copied, directories + files + 1)
     assert f"the quota of {copied} (hdfs dfsadmin -setQuota)" in full.value.remedy
-    assert "new" in lake.copied()
+    assert lake.copied()["growing"] == b"first and last"
     hive_hdfs.admin("-clrQuota", copied)
 
     # A renamed file is not copied but renamed. Both snapshots stay for the next cycle, if this one is killed.

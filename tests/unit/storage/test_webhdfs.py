@@ -13,6 +13,7 @@ import pytest
 
 from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.errors import StorageError, StoragePermissionError, StorageUnavailableError
+from airflow_hive_federation.storage.snapshots import freezes_open_files
 from airflow_hive_federation.storage.webhdfs import NameNodeWeb
 
 
@@ -82,6 +83,34 @@ def test_the_active_name_node_of_several_is_asked(monkeypatch: pytest.MonkeyPatc
             web.call("GET", "GETFILESTATUS", "/")
 
 
+CAPTURE = "dfs.namenode.snapshot.capture.openfiles"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "settings", "freezes"),
+    [
+        (200, {"property": {"key": CAPTURE, "value": "true"}}, {}, True),
+        # The NameNode knows better than the files of this machine.
+        (200, {"property": {"key": CAPTURE, "value": "false"}}, {CAPTURE: "true"}, False),
+        (404, b"Property not found", {}, False),
+        (403, b"<html>", {CAPTURE: "true"}, True),
+        (200, b"<html>", {}, False),
+        (200, {"property": {"key": CAPTURE, "value": None}}, {}, False),
+    ],
+)
+def test_whether_snapshots_freeze_open_files(
+    status: int, body: object, settings: dict[str, str], freezes: bool
+) -> None:
+    with name_node(status, body) as (address, seen):
+        assert freezes_open_files("hdfs://lake/x", {**ha(address), **settings}) is freezes
+        assert seen == [f"GET /conf?name={CAPTURE}"]
+
+
+def test_a_setting_of_a_name_node_that_does_not_answer() -> None:
+    with pytest.raises(StorageUnavailableError):
+        freezes_open_files("hdfs://lake/x", {**ha(f"127.0.0.1:{free_port()}"), CAPTURE: "true"})
+
+
 @pytest.mark.parametrize(
     ("status", "body", "kind", "text"),
     [
@@ -95,6 +124,7 @@ def test_the_active_name_node_of_several_is_asked(monkeypatch: pytest.MonkeyPatc
         (401, b"<html>", StoragePermissionError, "answers 401"),
         (400, remote("SnapshotException"), StorageError, "hdfs://lake/x: No"),
         (404, b"<html>", StorageError, "answers 404"),
+        (200, b"<html>", StorageError, "answers as no NameNode does"),
         (503, remote("SafeModeException"), StorageUnavailableError, "cannot be used now"),
     ],
 )
