@@ -428,18 +428,16 @@ def test_bad_databases_hold_up_no_good_one(
     }
     assert "127.0.0.1:1" in shown_policies["pen_dead"]["reason"]
     assert shown_policies["pen_dead"]["remedy"]
-    take_pictures_for_documents(server, browser)
+    take_picture_for_documents(server, browser)
 
 
-def take_pictures_for_documents(server: AirflowServer, browser: Browser) -> None:
+def take_picture_for_documents(server: AirflowServer, browser: Browser) -> None:
     with sight(browser, f"{server.url}/plugin/{ROUTE}", scheme="light", size=DOCUMENTED) as seen:
         seen.page.get_by_role("searchbox", name="Filter policies").fill("pen_")
         expect(seen.page.get_by_role("region", name="Policies: rows").get_by_role("row")).to_have_count(7)
         seen.take_picture_for_documents("policies")
-    with sight(browser, f"{server.url}/plugin/{ROUTE}", scheme="dark", size=DOCUMENTED) as seen:
         seen.page.get_by_role("link", name="pen_bad").click()
         expect(seen.page.get_by_role("heading", name="Differences")).to_be_visible()
-        seen.take_picture_for_documents("policy")
 
 
 def test_failover_when_a_person_agrees_and_the_way_back(
