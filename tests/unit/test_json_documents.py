@@ -508,6 +508,7 @@ ONE_WAY = {
     "replication.verify.report._unequal_tables": "a part of the report of a verification",
     "storage.snapshots.DiffEntry": "a NameNode writes the differences of snapshots",
     "storage.snapshots.snapshot_diff": "a NameNode writes the differences of snapshots",
+    "storage.webhdfs.NameNodeWeb.setting": "a NameNode writes its settings",
     "spark.run_sql.run": "a statement, whose tables DescribedTable reads",
 }
 

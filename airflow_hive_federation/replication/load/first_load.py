@@ -119,7 +119,8 @@ class FirstLoad(TargetLoad):
         """
         names = self._client.list_tables(self._database)
         for table in self._made_before(self._client.get_tables(self._database, names) if names else ()):
-            if is_ours(table, self._policy):
+            # A table without the name of its dump was made by no load.
+            if is_ours(table, self._policy) and markers.CHECKPOINT in (table.parameters or {}):
                 self._step(Step.REPLACE, table.tableName)
                 self._drop_given_up(table)
 
