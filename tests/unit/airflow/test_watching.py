@@ -56,7 +56,7 @@ def test_a_silence_has_no_end_and_is_one_line(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.WARNING):
         assert payloads(trigger, 1) == [{"n": 1}]
     assert trigger.began_anew == 0
-    assert [record.message.startswith("Trying again: ") for record in caplog.records] == [True, True]
+    assert [record.getMessage().startswith("Trying again: ") for record in caplog.records] == [True, True]
 
 
 def test_an_error_that_would_stay_begins_anew_and_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,4 +112,4 @@ def test_watchers_look_again_when_metastores_are_away(
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(asyncio.wait_for(watched(), 120))
-    assert sum("Trying again" in record.message for record in caplog.records) == 1
+    assert sum("Trying again" in record.getMessage() for record in caplog.records) == 1
