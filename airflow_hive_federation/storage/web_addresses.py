@@ -50,7 +50,7 @@ def _of_google(location: Location, _: Mapping[str, StorageValue]) -> str:
 def _of_hdfs(location: Location, options: Mapping[str, StorageValue]) -> str:
     settings = {**dict(_files(options)), **{name: str(value) for name, value in options.items()}}
     authority = location.authority or settings.get("fs.defaultFS", "").partition("://")[2].partition("/")[0]
-    # Which NameNode of a name service is the active one is known to its clients only.
+    # Only its clients know the active NameNode of a name service.
     if not authority or f"dfs.ha.namenodes.{authority}" in settings:
         return ""
     is_https = settings.get("dfs.http.policy", "").upper() == "HTTPS_ONLY"

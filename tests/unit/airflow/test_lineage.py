@@ -1,4 +1,4 @@
-"""What tasks report to OpenLineage: rows, bytes and columns of the tables that they have read and written."""
+"""Tasks report rows, bytes and columns of the tables that they have read and written to OpenLineage."""
 
 from __future__ import annotations
 
