@@ -417,9 +417,9 @@ class TransactionBatch:
         try:
             self._client.call("add_write_notification_log_in_batch", batch_request)
         except UnsupportedMethodError:
-            for request in requests:
-                # Events of Hive 3.1 name no files of transactions.
-                with suppress(UnsupportedMethodError):
+            # Events of Hive 3.1 name no files of transactions.
+            with suppress(UnsupportedMethodError):
+                for request in requests:
                     self._client.call("add_write_notification_log", request)
 
     def _forget_rows(self) -> None:

@@ -116,8 +116,7 @@ class SparkOperator(ResultOperator):
         self._borrowed = tuple((str(conn_id), int(txn_id)) for conn_id, txn_id in left["borrowed"])
         self._deadline_s = left["deadline_s"]
         self._progress = left["progress"]
-        # Tasks that an earlier version of the package has deferred have none.
-        self.application_url = str(left.get("application_url", ""))
+        self.application_url = str(left["application_url"])
         if not ProbeAnswer.from_json(event).ready:
             with as_airflow_error():
                 JobProbe(**left["probe"]).stop()
