@@ -41,6 +41,8 @@ IDS = (
     "grpc",
     "routing",
 )
+#: Parts that run only if they are named, because they take long.
+BY_NAME = ("replicate-follow-hour",)
 #: Parts without metastores, or whose metastores do not come from ``contenders.metastores``.
 ON_DERBY_ONLY = (
     "import",
@@ -63,9 +65,9 @@ _BUILD = Path(__file__).resolve().parent.parent / "build"
 def main(argv: Sequence[str]) -> int:
     """Run the chosen parts; 1 if one of them missed its aim."""
     args = _parser().parse_args(argv)
-    unknown = sorted(set(args.ids) - set(IDS))
+    unknown = sorted(set(args.ids) - {*IDS, *BY_NAME})
     if unknown:
-        print(f"No such part: {', '.join(unknown)}. Parts: {', '.join(IDS)}.", file=sys.stderr)
+        print(f"No such part: {', '.join(unknown)}. Parts: {', '.join((*IDS, *BY_NAME))}.", file=sys.stderr)
         return 2
     parts = args.ids or (IDS if args.database == DERBY else ON_ANY_DATABASE)
     if args.database != DERBY and (others := [part for part in parts if part in ON_DERBY_ONLY]):
@@ -162,6 +164,13 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from following.run(bench)
+    if "replicate-follow-hour" in parts:
+        from benchmarks import following
+        from benchmarks.bootstrap import Setting
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from following.run_hour(bench)
     if "external" in parts:
         from benchmarks import external
         from benchmarks.bootstrap import Setting
@@ -223,7 +232,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="Measure ours beside the peers."
     )
-    parser.add_argument("ids", nargs="*", metavar="ID", help=f"parts to measure (default: {', '.join(IDS)})")
+    parser.add_argument(
+        "ids",
+        nargs="*",
+        metavar="ID",
+        help=f"parts to measure (default: {', '.join(IDS)}; by name only: {', '.join(BY_NAME)})",
+    )
     parser.add_argument(
         "--scale", choices=("full", "small"), default="full", help="small: to try the harness"
     )

@@ -1,7 +1,8 @@
 """The time from a commit on the source until readers of the target see it: a follower beside Hive's own.
 
 Writers commit one row at a time, at a constant rate. The follower is the command, in a process of its own.
-Hive dumps and loads without a pause, which is more often than any schedule.
+Hive dumps and loads without a pause, which is more often than any schedule. An hour beside other work on the
+source shows whether the lag or the follower's memory grows.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -27,12 +29,18 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from benchmarks.bootstrap import Setting
 from benchmarks.contenders import HiveRepl, client_settings, metastores
 from benchmarks.increments import DATABASE, TABLES, commit_row
-from benchmarks.results import Result, faster, seconds
+from benchmarks.results import Result, beside_limit, faster, seconds
 from benchmarks.source_database import Scale, make_database
 
 _PART = "replicate-follow"
+_HOUR_PART = "replicate-follow-hour"
 _PER_S = 2.0
 _AIM_S = 5.0
+#: The last tenth of an hour may be so much slower than the first one.
+_GROWTH_AIM = 1.5
+#: Other work on the source during the hour: commits into a database that no policy selects, and readers.
+_OTHER_DATABASE, _OTHER_PER_S = "others", 2.0
+_READERS, _READS_PER_S = 4, 5.0
 _LOOK_S = 0.05
 #: Longest wait for the last commits.
 _PATIENCE_S = 120.0
@@ -72,6 +80,84 @@ def run(setting: Setting) -> Iterator[Result]:
         peer_s=_percentile(peers, 99),
         at_most_s=_AIM_S,
     )
+
+
+def run_hour(setting: Setting) -> Iterator[Result]:
+    """Measure the 99th percentile of an hour beside other work, and of its last tenth beside its first."""
+    for_s = 3600.0 if setting.scale == "full" else 60.0
+    work = (
+        f"{_PER_S:g} commits of one row per second into {TABLES} ACID tables for {for_s / 60:g} minutes, "
+        f"{_OTHER_PER_S:g} per second into another database, {_READERS * _READS_PER_S:g} reads per second"
+    )
+    with ExitStack() as stack:
+        source, target = stack.enter_context(metastores(setting.directory, "source", "target"))
+        with MetastoreClient(client_settings(source)) as client:
+            scale = Scale(tables=TABLES, partitions=1, file_bytes=65)
+            for database in (DATABASE, _OTHER_DATABASE):
+                make_database(client, source.warehouse, database, scale)
+        process = stack.enter_context(_follower(source, target, setting))
+        before_s, before = _processor_s(process), process.memory_info().rss
+        with _other_work(source):
+            lags = _commits(source, target, "followed", for_s)
+        setting.say(f"the follower: {_described([commit.lag_s for commit in lags])}")
+        setting.say(
+            f"processor time of the follower: {_processor_s(process) - before_s:.1f} s; memory: "
+            f"{before / 2**20:.0f} MiB at first, {process.memory_info().rss / 2**20:.0f} MiB at the end"
+        )
+    tenths = [_tenth(lags, number, for_s) for number in range(10)]
+    setting.say("99th percentiles of the tenths: " + ", ".join(f"{tenth:.2f} s" for tenth in tenths))
+    yield seconds(
+        _HOUR_PART,
+        f"99th percentile of {work}",
+        ours_s=_percentile([commit.lag_s for commit in lags], 99),
+        peer="the aim",
+        peer_s=_AIM_S,
+        at_most_s=_AIM_S,
+    )
+    yield beside_limit(
+        _HOUR_PART,
+        "99th percentile of the last tenth of these minutes",
+        ours_s=tenths[-1],
+        peer="that of the first tenth",
+        peer_s=tenths[0],
+        at_most=_GROWTH_AIM,
+    )
+
+
+@contextmanager
+def _other_work(source: EmbeddedMetastore) -> Iterator[None]:
+    """Commit into another database, and read definitions, until the block ends."""
+    ended = threading.Event()
+    failures: list[Exception] = []
+
+    def repeat(per_s: float, step: Callable[[MetastoreClient, int], object]) -> None:
+        try:
+            with MetastoreClient(client_settings(source)) as client:
+                number = 0
+                while not ended.wait(1 / per_s):
+                    step(client, number)
+                    number += 1
+        except Exception as error:  # noqa: BLE001 - raised below, in the thread that measures
+            failures.append(error)
+
+    def commit(client: MetastoreClient, number: int) -> None:
+        commit_row(client, source.warehouse, f"t{number % TABLES:03}", database=_OTHER_DATABASE)
+
+    def read(client: MetastoreClient, number: int) -> None:
+        client.get_table(DATABASE, f"t{number % TABLES:03}")
+
+    threads = [threading.Thread(target=repeat, args=(_OTHER_PER_S, commit))]
+    threads += [threading.Thread(target=repeat, args=(_READS_PER_S, read)) for _ in range(_READERS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    for failure in failures:
+        raise failure
 
 
 @contextmanager
@@ -125,14 +211,38 @@ def _repeated(hive: HiveRepl, directory: Path) -> Iterator[None]:
         thread.join()
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """A commit that readers of the target see.
+
+    :param committed_s: time of the commit, in seconds after the first one.
+    :param lag_s: seconds from the commit until its write id is valid on the target.
+    """
+
+    committed_s: float
+    lag_s: float
+
+
+def _tenth(commits: Sequence[_Seen], number: int, for_s: float) -> float:
+    """The 99th percentile of the commits of a tenth of the time."""
+    first_s, end_s = for_s * number / 10, for_s * (number + 1) / 10
+    return _percentile([seen.lag_s for seen in commits if first_s <= seen.committed_s < end_s], 99)
+
+
 def _lags(source: EmbeddedMetastore, target: EmbeddedMetastore, database: str, for_s: float) -> list[float]:
-    """Commit for a while; return the seconds from each commit until its write id is valid on the target."""
+    return [seen.lag_s for seen in _commits(source, target, database, for_s)]
+
+
+def _commits(
+    source: EmbeddedMetastore, target: EmbeddedMetastore, database: str, for_s: float
+) -> list[_Seen]:
+    """Commit for a while, until readers of the target see every commit."""
     waiting: defaultdict[str, dict[int, float]] = defaultdict(dict)
-    lags: list[float] = []
+    seen: list[_Seen] = []
     lock, written = threading.Lock(), threading.Event()
+    began_s = time.monotonic()
 
     def write() -> None:
-        began_s = time.monotonic()
         with MetastoreClient(client_settings(source)) as client:
             for number in range(int(for_s * _PER_S)):
                 time.sleep(max(0.0, began_s + number / _PER_S - time.monotonic()))
@@ -145,17 +255,24 @@ def _lags(source: EmbeddedMetastore, target: EmbeddedMetastore, database: str, f
     writer = threading.Thread(target=write)
     writer.start()
     with MetastoreClient(client_settings(target)) as client:
-        _until(lambda: _see(client, database, waiting, lags, lock) and written.is_set(), for_s)
+
+        def done() -> bool:
+            # Asked for first: a commit may come after the look at the target.
+            ended = written.is_set()
+            return _see(client, database, waiting, seen, lock, began_s) and ended
+
+        _until(done, for_s)
     writer.join()
-    return lags
+    return seen
 
 
 def _see(
     client: MetastoreClient,
     database: str,
     waiting: defaultdict[str, dict[int, float]],
-    lags: list[float],
+    seen: list[_Seen],
     lock: threading.Lock,
+    began_s: float,
 ) -> bool:
     """Note the commits that readers of the target see now; return whether none waits."""
     with lock:
@@ -170,7 +287,8 @@ def _see(
             unseen = set(ids.invalidWriteIds or ())
             for write_id in [*waiting[name]]:
                 if write_id <= (ids.writeIdHighWaterMark or 0) and write_id not in unseen:
-                    lags.append(now_s - waiting[name].pop(write_id))
+                    committed_s = waiting[name].pop(write_id)
+                    seen.append(_Seen(committed_s - began_s, now_s - committed_s))
         return not any(waiting.values())
 
 

@@ -265,28 +265,28 @@ def commit(client: MetastoreClient, warehouse: Path, count: int) -> None:
         commit_row(client, warehouse, tables[number % len(tables)])
 
 
-def commit_row(client: MetastoreClient, warehouse: Path, name: str) -> int:
+def commit_row(client: MetastoreClient, warehouse: Path, name: str, *, database: str = DATABASE) -> int:
     """Commit one row to a table; return its write id."""
-    (day,) = {Path(path).name for path in (warehouse / f"{DATABASE}.db" / name).iterdir()}
+    (day,) = {Path(path).name for path in (warehouse / f"{database}.db" / name).iterdir()}
     (txn_id,) = client.open_txns(1)
-    write_id = client.allocate_table_write_ids(DATABASE, name, [txn_id])[txn_id]
-    place = warehouse / f"{DATABASE}.db" / name / day
+    write_id = client.allocate_table_write_ids(database, name, [txn_id])[txn_id]
+    place = warehouse / f"{database}.db" / name / day
     delta = place / f"delta_{write_id:07}_{write_id:07}_0000"
     # (Its rows have the first write id: nobody counts them.)
     shutil.copytree(place / "delta_0000001_0000001_0000", delta)
-    client.call("add_write_notification_log", _notification(name, day, txn_id, write_id, delta))
+    client.call("add_write_notification_log", _notification(database, name, day, txn_id, write_id, delta))
     client.commit_txn(txn_id)
     return write_id
 
 
 def _notification(
-    name: str, day: str, txn_id: int, write_id: int, delta: Path
+    database: str, name: str, day: str, txn_id: int, write_id: int, delta: Path
 ) -> types.WriteNotificationLogRequest:
     files = [f"file:{path}" for path in sorted(delta.iterdir())]
     return types.WriteNotificationLogRequest(
         txnId=txn_id,
         writeId=write_id,
-        db=DATABASE,
+        db=database,
         table=name,
         fileInfo=types.InsertEventRequestData(
             replace=False,
