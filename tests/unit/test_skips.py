@@ -66,14 +66,14 @@ def test_in_ci_a_run_without_skips_succeeds(tmp_path: Path) -> None:
 
 def test_the_checks_before_a_change_run_as_in_ci(tmp_path: Path) -> None:
     """``.ci/run`` has every test run, or fails: what it calls sees the variable."""
-    done = run_checks(tmp_path, make='echo "$1 CI=$CI"')
+    done = run_checks(tmp_path, make='echo "$* CI=$CI"')
     assert done.returncode == 0
-    assert done.stdout.splitlines() == ["check CI=true", "docs CI=true", "test CI=true"]
+    assert done.stdout.splitlines() == ["--jobs=2 check docs CI=true", "test CI=true"]
 
 
 @pytest.mark.parametrize("failing", ["check", "docs", "test"])
 def test_a_step_that_fails_fails_the_checks(tmp_path: Path, failing: str) -> None:
-    assert run_checks(tmp_path, make=f'[ "$1" != {failing} ]').returncode == 1
+    assert run_checks(tmp_path, make=f'case " $* " in *" {failing} "*) exit 1;; esac').returncode == 1
 
 
 def run_checks(folder: Path, *, make: str) -> subprocess.CompletedProcess[str]:
