@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psutil
 
@@ -175,15 +176,29 @@ def _follower(
     path = setting.directory / "policy.toml"
     path.write_text(policy_text(policy, source.uri, target.uri), encoding="utf-8")
     command = [sys.executable, "-m", "airflow_hive_federation.cli.main", "replicate", "follow", str(path)]
-    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True) as process:
+    # Into a file: nobody reads a pipe meanwhile, and a full one would stop the follower.
+    cycles = setting.directory / "cycles.jsonl"
+    with (
+        cycles.open("w", encoding="utf-8") as output,
+        subprocess.Popen([*command, "--json"], stdout=output) as process,
+    ):
         try:
-            assert process.stdout
-            assert json.loads(process.stdout.readline())["cycle"] == "bootstrap"
+            _until(lambda: bool(_ended_cycles(cycles)) or process.poll() is not None, _PATIENCE_S)
+            assert [cycle["cycle"] for cycle in _ended_cycles(cycles)][:1] == ["bootstrap"]
             yield psutil.Process(process.pid)
         finally:
             process.terminate()
-        cycles_s = [json.loads(line)["seconds"] for line in process.stdout]
+    cycles_s = [cycle["seconds"] for cycle in _ended_cycles(cycles)[1:]]
     setting.say(f"{len(cycles_s)} cycles, median {median(cycles_s):.2f} s, longest {max(cycles_s):.2f} s")
+
+
+def _ended_cycles(path: Path) -> list[dict[str, Any]]:
+    """The cycles that the follower has reported, in order; a line that is being written is left out."""
+    return [
+        json.loads(line)
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True)
+        if line[-1] == "\n"
+    ]
 
 
 def _processor_s(process: psutil.Process) -> float:
@@ -296,7 +311,9 @@ def _until(done: Callable[[], bool], for_s: float) -> None:
     end_s = time.monotonic() + for_s + _PATIENCE_S
     while not done():
         if time.monotonic() > end_s:
-            raise TimeoutError("The last commits did not reach the target.")
+            raise TimeoutError(
+                "The follower has neither bootstrapped the target nor brought the last commits to it."
+            )
         time.sleep(_LOOK_S)
 
 
