@@ -82,7 +82,7 @@ def settings_on_hdfs(base: str) -> dict[str, str]:
     managed, external = f"{base}/warehouse", f"{base}/external"
     return {
         "fs.defaultFS": "/".join(base.split("/", 3)[:3]),
-        "dfs.replication": "1",
+        "dfs.replication": "2",
         "metastore.warehouse.dir": managed,
         "hive.metastore.warehouse.dir": managed,
         "metastore.warehouse.external.dir": external,
@@ -95,14 +95,17 @@ def settings_on_hdfs(base: str) -> dict[str, str]:
 
 
 def hdfs_settings(directory: Path) -> dict[str, str]:
-    """Return the settings of a NameNode and a DataNode with their files below ``directory``."""
+    """Return the settings of a NameNode and its DataNodes with their files below ``directory``."""
     return {
-        "dfs.replication": "1",
+        "dfs.replication": "2",
         "dfs.permissions.enabled": "true",
         "dfs.namenode.acls.enabled": "true",
         "dfs.namenode.http-address": "127.0.0.1:0",
         # Without it, a snapshot shows more of a file the more is written after it.
         "dfs.namenode.snapshot.capture.openfiles": "true",
+        # A file can be closed before a DataNode has reported its last block, if the block has two replicas.
+        # Otherwise clients ask again after 400 ms (Java) or 500 ms (hdfs-native), nearly always here.
+        "dfs.namenode.file.close.num-committed-allowed": "1",
         # In minutes; without this setting, HDFS deletes files instead of moving them to the trash.
         "fs.trash.interval": "60",
         "hadoop.tmp.dir": f"{directory}/temporary",

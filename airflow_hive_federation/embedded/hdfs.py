@@ -45,7 +45,7 @@ class _Running:
 
 
 class EmbeddedHdfs:
-    """An HDFS with one NameNode and one DataNode, on free ports of 127.0.0.1.
+    """An HDFS with one NameNode and two DataNodes, on free ports of 127.0.0.1.
 
     Permissions and access lists are on; its superuser is the user of this process. It ends with this process,
     even if that is killed. As a context manager it stops at the end::

@@ -67,7 +67,7 @@ def sql_jars(java: Java) -> list[Path]:
 
 
 def hdfs_jars(java: Java) -> list[Path]:
-    """Return the class path of a NameNode and a DataNode, and fetch the jars that the cache lacks.
+    """Return the class path of a NameNode and its DataNodes, and fetch the jars that the cache lacks.
 
     :raises JarDownloadError: if network or disk fail, or a jar differs from the lock.
     """

@@ -164,7 +164,7 @@ def _hdfs_settings(kdc: Kdc) -> dict[str, str]:
         "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
         "dfs.web.authentication.kerberos.keytab": str(kdc.directory / "HTTP_localhost.keytab"),
         "dfs.block.access.token.enable": "true",
-        # The DataNode's ports are free ones above 1023, and its web server speaks HTTP.
+        # The DataNodes' ports are free ones above 1023, and their web servers speak HTTP.
         "ignore.secure.ports.for.testing": "true",
         # All servers of a JVM share one login.
         **{f"yarn.{name}manager.principal": _NAME_NODE for name in ("resource", "node")},

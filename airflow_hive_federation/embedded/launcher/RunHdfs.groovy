@@ -1,4 +1,4 @@
-// Runs a NameNode and a DataNode in this JVM, and administrator's commands on them: it reads one JSON object
+// Runs a NameNode and two DataNodes in this JVM, and administrator's commands on them: it reads one JSON object
 // per line from standard input, and writes one JSON object per line to the JVM's original standard output.
 // Request {"tool": "dfs" or "dfsadmin", "arguments": […]}; answer {"code": …, "text": …}.
 // With yarn-site.xml on its class path, it runs a ResourceManager and a NodeManager, too.
@@ -44,7 +44,7 @@ try {
     cluster = builder.newInstance(conf, data)
         .nameNodePort(port as int)
         .format(!new File(data, 'name-0-1').exists())
-        .numDataNodes(1)
+        .numDataNodes(2)
         .build()
     cluster.waitActive()
     if (getClass().classLoader.getResource('yarn-site.xml') != null) {

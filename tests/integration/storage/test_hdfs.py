@@ -1,4 +1,4 @@
-"""HDFS as a store: NameNode and DataNode of Hadoop, Hive's SQL on tables that lie there."""
+"""HDFS as a store: NameNode and DataNodes of Hadoop, Hive's SQL on tables that lie there."""
 
 from __future__ import annotations
 
