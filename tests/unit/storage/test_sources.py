@@ -163,6 +163,37 @@ def test_a_link_out_of_the_roots_is_refused_when_listed_and_when_copied(
     assert copied(table / "p=1/a", tmp_path / "target/x", settings(warehouse)) == "rows"
 
 
+def test_a_directory_is_followed_once_and_each_link_below_it(
+    warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables have thousands of directories, with a file each."""
+    files = []
+    for number in range(50):
+        (folder := warehouse / f"t/p=4/delta_{number:07}_{number:07}").mkdir(parents=True)
+        (folder / "bucket_00000").write_text("rows", encoding="utf-8")
+        files.append(File(f"file:{folder}/bucket_00000"))
+    sources = SourceRoots.of([f"file:{warehouse}"], {})
+    followed, resolve = [], os.path.realpath
+
+    def counted(path: str) -> str:
+        followed.append(path)
+        return resolve(path)
+
+    list(sources.watch(files[:1], "a file"))  # the roots are followed once per process
+    monkeypatch.setattr("airflow_hive_federation.storage.sources.os.path.realpath", counted)
+    assert list(sources.watch(files, "a file")) == files
+    assert len(followed) == 1
+    # A link beside them is followed: into the roots, and out of them, where a link leads back.
+    inside = link(warehouse / "t/p=4/delta_0000050_0000050", warehouse / "t/p=1") / "a"
+    files.append(File(f"file:{inside}"))
+    assert list(sources.watch(files, "a file")) == files
+    back = link(tmp_path / "secret/a", warehouse / "t/p=1/a")
+    outside = link(warehouse / "t/p=4/delta_0000051_0000051", tmp_path / "secret")
+    files += [File(f"file:{outside}/{back.name}"), File(f"file:{outside}/key")]
+    with pytest.raises(SourceNotAllowedError, match="secret/key"):
+        list(sources.watch(files, "a file"))
+
+
 @pytest.mark.parametrize("kind", ["file", "directory"])
 def test_a_link_that_is_put_in_place_while_a_file_is_opened_is_not_followed(
     warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
