@@ -90,8 +90,8 @@ class SourceRoots:
     def watch(self, files: Iterable[Item], description: str) -> Iterator[Item]:
         """Yield files, and refuse links that lead out of the roots.
 
-        The method follows the links in the path of the first directory. Of each other directory beside or below
-        a known one, and of each file, it only asks whether that is a link: tables have thousands of them.
+        The method follows the links in the path of the first directory. Of each other directory beside or
+        below a known one, and of each file, it only asks whether that is a link: there are thousands of them.
 
         :param files: objects with an attribute ``uri``.
         :param description: their description for the error.
