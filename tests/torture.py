@@ -1,7 +1,8 @@
 """Histories by the hundred: ``make torture ARGS="--seeds 100 --operations 200"``.
 
 Each history has a seed, which is printed; a failure prints its operations too, and ``--first SEED --seeds 1``
-repeats it. With ``--routes``, it runs :mod:`tests.support.route_torture` instead.
+repeats it. With ``--source hive3``, the source is a metastore of Hive 3.1 with its own SQL. With
+``--routes``, it runs :mod:`tests.support.route_torture` instead.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from tests.conftest import local_spark
 from tests.support.history_runs import HistoryError, Servers, run_history
+from tests.support.hive_3_histories import HIVE_3, Hive3, hive_3_sql
+from tests.support.hive_3_metastore import hive_3_metastore
 from tests.support.hive_beside_cleaner import HiveBesideCleaner
 
 
@@ -32,6 +37,9 @@ def main(argv: list[str]) -> int:
         default=0.3,
         help="share of the cycles that are cut off at some step, and run again",
     )
+    parser.add_argument(
+        "--source", choices=tuple(_SOURCES), default="hive4", help="the version of Hive of the source"
+    )
     parser.add_argument("--keep-going", action="store_true", help="run the other seeds after a failure too")
     parser.add_argument(
         "--routes", type=int, help="instead, route that number of random cases beside a model"
@@ -44,14 +52,9 @@ def main(argv: list[str]) -> int:
         return run_routes(options.first, options.routes, options.processes)
     first, failed = options.first or int(time.time()) % 10**8, []
     with (
-        EmbeddedMetastore.start("torture-source") as source,
-        EmbeddedMetastore.start("torture-target") as target,
-        HiveBesideCleaner(source) as source_sql,
-        HiveBesideCleaner(target) as target_sql,
-        local_spark() as spark,
         tempfile.TemporaryDirectory(prefix="torture-") as root,
+        _SOURCES[options.source](Path(root)) as (servers, logs),
     ):
-        servers = Servers(source, target, source_sql, target_sql, spark)
         for seed in range(first, first + options.seeds):
             began = time.monotonic()
             try:
@@ -67,7 +70,7 @@ def main(argv: list[str]) -> int:
             except HistoryError as error:
                 traceback.print_exception(error)
                 failed.append(seed)
-                _keep_logs(seed, source, target)
+                _keep_logs(seed, logs)
                 if not options.keep_going:
                     break
             else:
@@ -80,6 +83,42 @@ def main(argv: list[str]) -> int:
                     print(f"  {text[:300]}")
     print(f"failed: {', '.join(map(str, failed))}" if failed else "no seed failed")
     return 1 if failed else 0
+
+
+#: The servers of histories, and their logs by name.
+_Started = tuple[Servers, Mapping[str, Path]]
+
+
+@contextmanager
+def _from_hive_4(root: Path) -> Iterator[_Started]:
+    with (
+        EmbeddedMetastore.start("torture-source") as source,
+        EmbeddedMetastore.start("torture-target") as target,
+        HiveBesideCleaner(source) as source_sql,
+        HiveBesideCleaner(target) as target_sql,
+        local_spark() as spark,
+    ):
+        logs = {metastore.name: metastore.log_path for metastore in (source, target)}
+        yield Servers(source, target, source_sql, target_sql, spark), logs
+
+
+@contextmanager
+def _from_hive_3(root: Path) -> Iterator[_Started]:
+    home = root / "hive-3"
+    home.mkdir()
+    with (
+        hive_3_metastore(home) as uri,
+        hive_3_sql(uri, root / "hive-3-sql") as source_sql,
+        EmbeddedMetastore.start("torture-target") as target,
+        HiveBesideCleaner(target) as target_sql,
+        local_spark() as spark,
+    ):
+        source = Hive3(uri, root / "external")
+        logs = {"source": home / "log", "source-sql": root / "hive-3-sql" / "log", "target": target.log_path}
+        yield Servers(source, target, source_sql, target_sql, spark, HIVE_3), logs
+
+
+_SOURCES = {"hive4": _from_hive_4, "hive3": _from_hive_3}
 
 
 class _Progress:
@@ -100,13 +139,13 @@ class _Progress:
             )
 
 
-def _keep_logs(seed: int, *metastores: EmbeddedMetastore) -> None:
-    """Both metastores' logs, cleaner and all, outlive them."""
+def _keep_logs(seed: int, logs: Mapping[str, Path]) -> None:
+    """The servers' logs, cleaner and all, outlive them."""
     kept = Path("build") / "torture" / str(seed)
     kept.mkdir(parents=True, exist_ok=True)
-    for metastore in metastores:
-        shutil.copy(metastore.log_path, kept / f"{metastore.name}.log")
-    print(f"the metastores' logs: {kept}")
+    for name, log in logs.items():
+        shutil.copy(log, kept / f"{name}.log")
+    print(f"the servers' logs: {kept}")
 
 
 if __name__ == "__main__":

@@ -12,27 +12,48 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
-from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
+from airflow_hive_federation.embedded.sql import HiveSqlError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.model.partitions import unescape
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
-from tests.support.history_files import Row, insert_rows, prepare_partitions
+from tests.support.history_files import BUCKET_FILE, Row, insert_rows, prepare_partitions
 
 PARTITIONS = ("x", "y", "a b", "k=v", "p%q", "ä", "/s")
 ACID = "'transactional'='true', 'no_auto_compaction'='true'"
 
 
 WORDS = ("", "one", "two three", "ü", "%2F", "it is", "_")
+
+
+class Metastore(Protocol):
+    """The interface of a metastore for histories."""
+
+    @property
+    def uri(self) -> str:
+        """Return its Thrift URI."""
+
+    @property
+    def external_warehouse(self) -> Path:
+        """Return the directory of external tables."""
+
+
+class Sql(Protocol):
+    """The interface of Hive's SQL engine for histories."""
+
+    def execute(self, sql: str) -> list[Any]:
+        """Run one statement and return its rows; raise :class:`HiveSqlError` if Hive fails."""
+
+    def set(self, name: str, value: str) -> None:
+        """Change one of Hive's settings."""
 
 
 class Kind(StrEnum):
@@ -95,10 +116,15 @@ class History:
     :param operations: the operations, and how often each is chosen.
     """
 
+    #: Name of a file of rows of an ACID table.
+    bucket = BUCKET_FILE
+    #: Updates and deletes do not exclude each other.
+    shared_writes = False
+
     def __init__(
         self,
-        metastore: EmbeddedMetastore,
-        sql: HiveSql,
+        metastore: Metastore,
+        sql: Sql,
         databases: Sequence[str],
         seed: int,
         operations: Mapping[Operation, int],
@@ -133,15 +159,18 @@ class History:
             self._create(self.databases[0], kind, partitioned=partitioned, buckets=buckets)
         self._create(self.databases[-1], Kind.ACID, partitioned=False, buckets=0)
 
-    def run(self, count: int) -> None:
-        """Do some operations."""
-        for _ in range(count):
-            self.step()
+    def run(self, count: int, operations: Mapping[Operation, int] | None = None) -> None:
+        """Do some operations.
 
-    def step(self) -> None:
+        :param operations: choose among these; among all of the history's by default.
+        """
+        for _ in range(count):
+            self.step(operations or self._operations)
+
+    def step(self, operations: Mapping[Operation, int]) -> None:
         """Do one operation that can be done now."""
         while True:
-            (operation,) = self.chance.choices(list(self._operations), list(self._operations.values()))
+            (operation,) = self.chance.choices(list(operations), list(operations.values()))
             try:
                 self.log.append(f"{operation.__name__}: {operation(self)}")
             except NotNow:
@@ -286,7 +315,7 @@ class History:
         acid = table.kind is Kind.ACID
         schema = pa.schema([(name, ARROW[kind]) for name, kind in table.columns.items()])
         for value, table_rows in rows.items():
-            insert_rows(places[value], write_id, table_rows, schema, acid=acid)
+            insert_rows(places[value], write_id, table_rows, schema, acid=acid, bucket=self.bucket)
             if acid:
                 table.rows += [(value, write_id, number) for number in range(len(table_rows))]
 
@@ -340,6 +369,9 @@ class History:
             else [described.sd.location]
         )
         return [Path(str(place).removeprefix("file:")) for place in sorted(map(str, places))]
+
+    def drop_partition(self, table: Table, value: str) -> None:
+        self.sql(f"ALTER TABLE {table.full_name} DROP PARTITION (p = '{value}')")
 
     def compact(self, table: Table, kind: CompactionKind) -> list[str]:
         return [

@@ -12,6 +12,7 @@ from pyarrow import orc
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.orc.tail import read_tail, replace_footer
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.write.plan import table_layout
 from airflow_hive_federation.tables.write.publish import claiming_accuracy, new_partition, withdraw_accuracy
@@ -20,6 +21,8 @@ from airflow_hive_federation.transactions.transaction import Transaction
 
 Row = Mapping[str, Any]
 BUCKET = 0x20000000  # bucket property of bucket 0, statement 0
+#: As Hive 4 names it; Hive 3.1 reads no attempt in a name.
+BUCKET_FILE = "bucket_00000_0"
 
 
 def prepare_partitions(
@@ -57,29 +60,39 @@ def prepare_partitions(
     return {value: _path(there[value]) for value in values}
 
 
-def insert_rows(place: Path, write_id: int, rows: Sequence[Row], schema: pa.Schema, *, acid: bool) -> None:
+def insert_rows(
+    place: Path,
+    write_id: int,
+    rows: Sequence[Row],
+    schema: pa.Schema,
+    *,
+    acid: bool,
+    bucket: str = BUCKET_FILE,
+) -> None:
     """Write a delta.
 
     :param acid: of a full ACID table; else of an insert-only one.
+    :param bucket: name of the file of bucket 0.
     """
     directory = place / f"delta_{write_id:07}_{write_id:07}_0000"
     if acid:
-        _write_bucket(
-            directory, 0, [(write_id, number) for number in range(len(rows))], write_id, rows, schema
-        )
+        identities = [(write_id, number) for number in range(len(rows))]
+        _write_bucket(directory / bucket, 0, identities, write_id, rows, schema)
     else:
         directory.mkdir(parents=True)
         orc.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema), directory / "000000_0")
 
 
-def delete_rows(place: Path, write_id: int, gone: tuple[int, int], schema: pa.Schema) -> None:
+def delete_rows(
+    place: Path, write_id: int, gone: tuple[int, int], schema: pa.Schema, *, bucket: str = BUCKET_FILE
+) -> None:
     """Write a delete delta for one row: the write id that inserted it, and its number."""
     directory = place / f"delete_delta_{write_id:07}_{write_id:07}_0000"
-    _write_bucket(directory, 2, [gone], write_id, None, schema)
+    _write_bucket(directory / bucket, 2, [gone], write_id, None, schema)
 
 
 def _write_bucket(
-    directory: Path,
+    file: Path,
     operation: int,
     identities: Sequence[tuple[int, int]],
     write_id: int,
@@ -95,9 +108,17 @@ def _write_bucket(
         "currentTransaction": pa.array([write_id] * count, pa.int64()),
         "row": pa.nulls(count, kind) if rows is None else pa.array([dict(row) for row in rows], kind),
     }
-    directory.mkdir(parents=True)
-    (directory / "_orc_acid_version").write_bytes(b"2")
-    orc.write_table(pa.table(columns), directory / "bucket_00000_0", compression="zlib")
+    file.parent.mkdir(parents=True)
+    (file.parent / "_orc_acid_version").write_bytes(b"2")
+    orc.write_table(pa.table(columns), file, compression="zlib")
+    last = f"{identities[-1][0]},{BUCKET},{identities[-1][1]};"
+    counts = {0: f"{count},0,0", 2: f"0,0,{count}"}[operation]
+    # Hive 3.1 does not read a file without them.
+    metadata = {"hive.acid.key.index": last, "hive.acid.stats": counts, "hive.acid.version": "2"}
+    with file.open("r+b") as made:
+        tail = read_tail(made, file.name)
+        encoded = {name: value.encode() for name, value in metadata.items()}
+        replace_footer(made, file.name, types=tail.types, calendar=tail.calendar, user_metadata=encoded)
 
 
 def _disclaim(

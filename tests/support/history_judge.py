@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.wire import to_json
 from airflow_hive_federation.model.side_parameters import SIDE_PREFIXES
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.metadata.definitions import definition, name_of, table_kind
+from tests.support.histories import Sql
 
-#: Parts of SHOW CREATE TABLE that may differ between two equal tables.
+#: Parts of definitions that may differ between two equal tables.
 _PASSING = ("transient_lastDdlTime", "last_modified_", *SIDE_PREFIXES, "'readonly'")
+#: Numbers that each side counts for itself; ``wrong_counts`` looks at those which Hive believes.
+_COUNTED = frozenset(
+    {
+        "COLUMN_STATS_ACCURATE",
+        "numFiles",
+        "numFilesErasureCoded",
+        "numPartitions",
+        "numRows",
+        "rawDataSize",
+        "totalSize",
+    }
+)
+
+
+#: Returns the lines of a table's definition that must be equal on both sides.
+Created = Callable[[Sql, Any], Iterator[str]]
 
 
 @dataclass(frozen=True)
@@ -25,7 +41,7 @@ class Seen:
     """The rows, definition and partitions of a table, as Hive returns them.
 
     :param rows: with their ``ROW__ID``, for a full ACID table.
-    :param created: lines of SHOW CREATE TABLE.
+    :param created: lines of its definition.
     :param partitions: name → definition.
     """
 
@@ -34,8 +50,45 @@ class Seen:
     partitions: Mapping[str, Any]
 
 
+def shown(sql: Sql, table: Any) -> Iterator[str]:
+    """Yield lines of SHOW CREATE TABLE, to compare what one version of Hive shows."""
+    lines = [str(row[0]) for row in sql.execute(f"SHOW CREATE TABLE {table.dbName}.{table.tableName}")]
+    for number, line in enumerate(lines):
+        if number and lines[number - 1].strip() == "LOCATION":
+            continue  # elsewhere, as it must be; the verification checks the place
+        text = _without_database(line, table).strip(" ,)")
+        if text and not any(phrase in text for phrase in _PASSING):
+            yield text
+
+
+def stored(sql: Sql, table: Any) -> Iterator[str]:
+    """Yield what the metastore has of a table: versions of Hive show the same definition differently."""
+    storage = table.sd
+    serde = storage.serdeInfo
+    # Hive 4's metastore leaves out the default.
+    properties = {("serialization.format", "1"), *((serde and serde.parameters) or {}).items()}
+    for described in (
+        table.tableType,
+        [(column.name, column.type, column.comment) for column in storage.cols],
+        [(key.name, key.type) for key in table.partitionKeys or ()],
+        (storage.inputFormat, storage.outputFormat, storage.bucketCols or [], storage.sortCols or []),
+        f"{storage.numBuckets} buckets",
+        (serde and serde.serializationLib, sorted(properties)),
+        (table.viewOriginalText, table.viewExpandedText),
+    ):
+        yield _without_database(str(described), table)
+    for name, value in sorted((table.parameters or {}).items()):
+        if name not in _COUNTED and not any(phrase in f"'{name}'" for phrase in _PASSING):
+            yield f"{name}={value}"
+
+
 def look(
-    pool: MetastorePool, sql: HiveSql, database: str, names: Collection[str] | None = None
+    pool: MetastorePool,
+    sql: Sql,
+    database: str,
+    names: Collection[str] | None = None,
+    *,
+    created: Created = shown,
 ) -> dict[str, Seen | None]:
     """Return the contents of a database's tables as Hive reads them, by name.
 
@@ -45,12 +98,14 @@ def look(
     with pool.client() as client:
         tables: list[Any] = list(client.get_tables(database, client.list_tables(database)))
         return {
-            table.tableName: _seen(client, sql, table) if names is None or table.tableName in names else None
+            table.tableName: (
+                _seen(client, sql, table, created) if names is None or table.tableName in names else None
+            )
             for table in tables
         }
 
 
-def wrong_counts(pool: MetastorePool, sql: HiveSql, database: str) -> list[str]:
+def wrong_counts(pool: MetastorePool, sql: Sql, database: str) -> list[str]:
     """Tables whose ``count(*)``, which Hive may answer from statistics, is not their number of rows."""
     differences = []
     with pool.client() as client:
@@ -104,13 +159,13 @@ def _differences(source: Seen, target: Seen) -> Iterator[str]:
             yield f"partition {name}: {ours} became {other}"
 
 
-def _seen(client: MetastoreClient, sql: HiveSql, table: Any) -> Seen:
+def _seen(client: MetastoreClient, sql: Sql, table: Any, created: Created) -> Seen:
     name, kind = f"{table.dbName}.{table.tableName}", table_kind(table)
     columns = "ROW__ID, *" if kind is TableKind.FULL_ACID else "*"
     rows = tuple(sorted(sql.execute(f"SELECT {columns} FROM {name}"), key=repr))
     return Seen(
         rows=rows,
-        created=tuple(_created(sql, table)),
+        created=tuple(created(sql, table)),
         partitions=_partitions(client, table) if table.partitionKeys and kind.has_files else {},
     )
 
@@ -121,14 +176,8 @@ def _claims_accuracy(client: MetastoreClient, table: Any) -> bool:
     return any("COLUMN_STATS_ACCURATE" in (table.parameters or {}) for table in described)
 
 
-def _created(sql: HiveSql, table: Any) -> Iterator[str]:
-    lines = [str(row[0]) for row in sql.execute(f"SHOW CREATE TABLE {table.dbName}.{table.tableName}")]
-    for number, line in enumerate(lines):
-        if number and lines[number - 1].strip() == "LOCATION":
-            continue  # elsewhere, as it must be; the verification checks the place
-        text = re.sub(rf"`{table.dbName}`|\b{table.dbName}\.", "DATABASE.", line).strip(" ,)")
-        if text and not any(phrase in text for phrase in _PASSING):
-            yield text
+def _without_database(text: str, table: Any) -> str:
+    return re.sub(rf"`{table.dbName}`|\b{table.dbName}\.", "DATABASE.", text)
 
 
 def _partitions(client: MetastoreClient, table: Any) -> dict[str, Any]:

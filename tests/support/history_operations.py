@@ -41,13 +41,13 @@ def delete_by_files(history: History) -> str:
     ):
         raise NotNow
     schema = pa.schema([(name, ARROW[kind]) for name, kind in table.columns.items()])
-    with Transaction(history.client) as transaction:
+    with Transaction(history.client, shared_writes=history.shared_writes) as transaction:
         transaction.lock([TableWrite(database=table.database, table=table.name, kind=WriteKind.DELETE)])
         write_id = transaction.write_id(table.database, table.name)
         (place,) = prepare_partitions(
             history.client, transaction, table.database, table.name, [value]
         ).values()
-        delete_rows(place, write_id, (written, number), schema)
+        delete_rows(place, write_id, (written, number), schema, bucket=history.bucket)
     return f"{table.full_name} {value} {written} {number}"
 
 
@@ -240,7 +240,7 @@ def add_partition(history: History) -> str:
 
 def drop_partition(history: History) -> str:
     table = history.pick(partitioned=True, free=True)
-    history.sql(f"ALTER TABLE {table.full_name} DROP PARTITION (p = '{history.partition(table)}')")
+    history.drop_partition(table, history.partition(table))
     return table.full_name
 
 

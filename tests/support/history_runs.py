@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import DumpIncompleteError, FileVanishedError, HiveFederationError
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.cycle import load_dump, load_idle
+from airflow_hive_federation.replication.dump.drain import open_transactions
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.verify.verify import verify_replica
 from airflow_hive_federation.spark.job import run_job
 from tests.support.cutting import Cut, cut_at
-from tests.support.histories import History
-from tests.support.history_judge import Seen, differences, evidence, look, wrong_counts
-from tests.support.history_operations import OPERATIONS
+from tests.support.histories import History, Metastore, Operation, Sql
+from tests.support.history_judge import Created, Seen, differences, evidence, look, shown, wrong_counts
+from tests.support.history_operations import OPERATIONS, begin_transaction, stream
 from tests.support.incrementing import Cycles, cycles, run_copy
-from tests.support.small_source import connected
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,14 +37,37 @@ class HistoryError(AssertionError):
 
 
 @dataclass(frozen=True)
+class SourceKind:
+    """The ways of a version of Hive as the source of histories.
+
+    :param operations: the operations, and how often each is chosen.
+    :param between_dump_and_load: those that may come between a dump and its load.
+    :param created: the comparison of definitions.
+    :param dumps_hold_locks: as long as a dump has not been loaded, it keeps exclusive statements waiting.
+    :param writes_across_bootstrap: transactions are open when a bootstrap takes its snapshot.
+    """
+
+    history: type[History] = History
+    operations: Mapping[Operation, int] = field(default_factory=lambda: OPERATIONS)
+    between_dump_and_load: Mapping[Operation, int] = field(default_factory=lambda: OPERATIONS)
+    created: Created = shown
+    dumps_hold_locks: bool = False
+    writes_across_bootstrap: bool = False
+
+
+HIVE_4 = SourceKind()
+
+
+@dataclass(frozen=True)
 class Servers:
     """The metastores and engines of histories."""
 
-    source: EmbeddedMetastore
+    source: Metastore
     target: EmbeddedMetastore
-    source_sql: HiveSql
-    target_sql: HiveSql
+    source_sql: Sql
+    target_sql: Sql
     spark: SparkSession
+    kind: SourceKind = HIVE_4
 
 
 @dataclass(frozen=True)
@@ -54,6 +77,7 @@ class Outcome:
     seed: int
     operations: int
     cycles: int
+    cuts: int
     refused: list[str]
 
 
@@ -75,7 +99,8 @@ def run_history(
     :raises HistoryError: source and replica differ, or a cycle failed.
     """
     databases = (f"h{seed}_a", f"h{seed}_b")
-    history = History(servers.source, servers.source_sql, databases, seed, OPERATIONS)
+    kind = servers.kind
+    history = kind.history(servers.source, servers.source_sql, databases, seed, kind.operations)
     try:
         with ExitStack() as stack:
             policies = [
@@ -91,14 +116,15 @@ def run_history(
                 )
                 for database in databases
             ]
-            count = _Run(servers, history, policies, seed, cuts).run(operations, a_cycle, progress)
+            run = _Run(servers, history, policies, seed, cuts)
+            run.run(operations, a_cycle, progress)
     except (AssertionError, HiveFederationError) as error:
         text = "\n".join(history.log)
         raise HistoryError(f"seed {seed}, {operations} operations:\n{text}\n{error}") from error
     finally:
         history.close()
         _clean(servers, databases)
-    return Outcome(seed, operations, count, history.refused)
+    return Outcome(seed, operations, run.cycles, run.cuts, history.refused)
 
 
 class _Run:
@@ -108,17 +134,19 @@ class _Run:
         self._servers = servers
         self._history = history
         self._policies = policies
-        self._cuts = cuts
+        self._share_of_cuts = cuts
         # Of its own, so that the operations do not depend on a cycle's draws.
         self._chance = random.Random(-seed)
-        self._count = 0
+        self.cycles = self.cuts = 0
+        #: Read transactions that cycles have opened.
+        self._leases: set[int] = set()
 
-    def run(self, operations: int, a_cycle: int, progress: Callable[[int, int], None]) -> int:
+    def run(self, operations: int, a_cycle: int, progress: Callable[[int, int], None]) -> None:
         self._history.start()
         self._history.run(a_cycle // 2)
-        self._history.end()  # a bootstrap would wait for them
         for site in self._policies:
-            site.bootstrap()
+            self._history.end()  # a bootstrap would wait for them
+            site.bootstrap(self._open_writes)
             self._compare(site, self._look(site, None), None)
         done = 0
         while done < operations:
@@ -128,25 +156,27 @@ class _Run:
             for site in self._policies:
                 if self._chance.random() < 0.8:
                     self._cycle(site, during=self._chance.choice((0, 0, 0, 2)))
-            progress(done, self._count)
+                    self._end_leases()
+            progress(done, self.cycles)
         self._history.end()
         for site in self._policies:
             self._cycle(site, during=0)
+            self._end_leases()
             self._compare(site, self._look(site, None), None)
             self._verify(site)
-        return self._count
 
     def _cycle(self, site: Cycles, *, during: int) -> None:
         """A cycle; some operations come between its dump and its load."""
         self._history.log.append(f"cycle of {site.policy.name}")
-        self._count += 1
-        dumped = (self._chance.random() < self._cuts and self._cut(site)) or site.dump()
+        self.cycles += 1
+        with self._noting_leases():
+            dumped = (self._chance.random() < self._share_of_cuts and self._cut(site)) or site.dump()
         names = self._names(site, dumped)
         expected = self._look(site, names)
         if dumped.idle:
             load_idle(site.target, site.policy, dumped.event_id)
         else:
-            self._history.run(during)
+            self._history.run(during, self._servers.kind.between_dump_and_load)
             try:
                 load_dump(site.source, site.target, site.policy, dumped.dump, run_copy=run_copy)
             except (DumpIncompleteError, FileVanishedError):
@@ -156,6 +186,30 @@ class _Run:
                 self._cycle(site, during=0)
                 return
         self._compare(site, expected, names)
+
+    def _open_writes(self) -> None:
+        """Open transactions that a bootstrap need not wait for, because its drain is done."""
+        if self._servers.kind.writes_across_bootstrap:
+            self._history.run(2, {begin_transaction: 2, stream: 1})
+
+    @contextmanager
+    def _noting_leases(self) -> Iterator[None]:
+        before = self._open_on_source()
+        yield
+        self._leases |= self._open_on_source() - before
+
+    def _open_on_source(self) -> set[int]:
+        if not self._servers.kind.dumps_hold_locks:
+            return set()
+        with connected(self._servers.source) as client:
+            return set(open_transactions(client.get_open_txns()))
+
+    def _end_leases(self) -> None:
+        """Abort the read transactions that cycles which were cut off have left, as their timeout would."""
+        if left := sorted(self._leases & self._open_on_source()):
+            with connected(self._servers.source) as client:
+                client.abort_txns(left)
+        self._leases.clear()
 
     def _cut(self, site: Cycles) -> IncrementSummary | None:
         """Cut a cycle off at some step; return its dump if that is to be loaded again."""
@@ -167,6 +221,7 @@ class _Run:
                 if not dumped.idle:
                     site.load(dumped.dump)
         except Cut as cut:
+            self.cuts += 1
             self._history.log.append(f"  cut off at step {last}, {cut}")
         return dumped if self._chance.random() < 0.5 else None
 
@@ -177,12 +232,20 @@ class _Run:
         return concerned | set(self._chance.sample(tables, min(2, len(tables))))
 
     def _look(self, site: Cycles, names: set[str] | None) -> dict[str, Seen | None]:
-        return look(site.source, self._servers.source_sql, site.policy.source_database, names)
+        created = self._servers.kind.created
+        return look(
+            site.source, self._servers.source_sql, site.policy.source_database, names, created=created
+        )
+
+    def _look_at_target(self, site: Cycles, names: Collection[str] | None) -> dict[str, Seen | None]:
+        created = self._servers.kind.created
+        database, sql = site.policy.target_database, self._servers.target_sql
+        return look(site.target, sql, database, names, created=created)
 
     def _compare(self, site: Cycles, expected: dict[str, Seen | None], names: set[str] | None) -> None:
         """Compare a replica with what its source was at the dump."""
         database, sql = site.policy.target_database, self._servers.target_sql
-        wrong = differences(expected, look(site.target, sql, database, names))
+        wrong = differences(expected, self._look_at_target(site, names))
         if names is None:
             wrong += wrong_counts(site.target, sql, database)
         if wrong:
@@ -199,7 +262,7 @@ class _Run:
                 yield from evidence(client, database, tables)
         again = differences(
             self._look(site, set(tables)),
-            look(site.target, self._servers.target_sql, site.policy.target_database, tables),
+            self._look_at_target(site, tables),
         )
         yield f"a moment later: {again or 'equal'}"
 
@@ -211,6 +274,10 @@ class _Run:
 
     def _read(self, plan: str, results: str) -> None:
         run_job(self._servers.spark, "verify-replica", ["--plan", plan, "--results", results])
+
+
+def connected(metastore: Metastore) -> MetastoreClient:
+    return MetastoreClient(MetastoreSettings(uris=(metastore.uri,)))
 
 
 def _clean(servers: Servers, databases: tuple[str, ...]) -> None:

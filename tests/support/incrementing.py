@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from airflow_hive_federation.acid.rewrite import rewrite_file
-from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
 from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
@@ -25,6 +23,7 @@ from airflow_hive_federation.replication.replica.position import read_position
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
 from airflow_hive_federation.storage.fence import fence_of
 from airflow_hive_federation.storage.plan_files import read_plan, write_records
+from tests.support.histories import Metastore, Sql
 
 
 def run_copy(plan: str, outcomes: str, *, threads: int = 1) -> None:
@@ -49,17 +48,22 @@ class Cycles:
     source: MetastorePool
     target: MetastorePool
     policy: ReplicationPolicy
-    source_sql: HiveSql
-    target_sql: HiveSql
+    source_sql: Sql
+    target_sql: Sql
 
     def write(self, *statements: str) -> None:
         for statement in statements:
             self.source_sql.execute(statement)
 
-    def bootstrap(self) -> LoadSummary:
+    def bootstrap(self, before_dump: Callable[[], None] = lambda: None) -> LoadSummary:
+        """Replicate the database for the first time.
+
+        :param before_dump: is called after the drain.
+        """
         with self.source.client() as client:
             start = begin_drain(client, self.policy.source_database)
             drain(client, start, timeout_s=1.0)
+        before_dump()
         dump = dump_bootstrap(self.source, self.policy, start)
         return load_into_target(self.source, self.target, self.policy, dump.dump, run_copy=run_copy)
 
@@ -104,9 +108,9 @@ class Cycles:
 
 @contextmanager
 def cycles(
-    source: EmbeddedMetastore,
-    target: EmbeddedMetastore,
-    sql: tuple[HiveSql, HiveSql],
+    source: Metastore,
+    target: Metastore,
+    sql: tuple[Sql, Sql],
     root: Path,
     **policy: Any,
 ) -> Iterator[Cycles]:

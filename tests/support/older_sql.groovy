@@ -1,7 +1,7 @@
 // SQL engine of an older Hive, which casts the class loader of its classes to URLClassLoader: it gets one.
 // Arguments: a file that names its class path, one entry a line; perhaps a source to compile against it, and the
-// directory of that class path where the class goes. Each line of input has a statement, each line of output its
-// rows, or the error.
+// directory of that class path where the class goes. Each line of input has a statement, or a setting, each line of
+// output its rows, or the error.
 import groovy.json.JsonOutput
 import groovy.json.JsonSlurper
 import org.codehaus.groovy.control.CompilationUnit
@@ -51,7 +51,9 @@ def execute = { String sql ->
 System.in.eachLine('UTF-8') { line ->
     def told
     try {
-        told = execute(new JsonSlurper().parseText(line).sql)
+        def request = new JsonSlurper().parseText(line)
+        request.set?.each { name, value -> conf.set(name, value) }
+        told = request.sql ? execute(request.sql) : [rows: []]
     } catch (Exception | LinkageError failure) {
         failure.printStackTrace()
         told = [error: failure.toString()]

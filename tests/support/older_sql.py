@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,6 +61,10 @@ class OlderSql:
             raise OlderSqlError(f"{sql}: {answer['error']}")
         return [tuple(row.split("\t")) for row in answer["rows"]]
 
+    def set(self, name: str, value: str) -> None:
+        """Change one of Hive's settings for the following statements."""
+        self._server.ask({"set": {name: value}})
+
     def fails(self, sql: str, text: str) -> None:
         """Run a statement that fails and perhaps does not end; wait for a text in the engine's log."""
         assert text not in self._server.log
@@ -70,17 +74,22 @@ class OlderSql:
 
 
 @contextmanager
-def older_sql(version: int, uri: str, home: Path) -> Iterator[OlderSql]:
+def older_sql(
+    version: int, uri: str, home: Path, *, settings: Mapping[str, str] | None = None
+) -> Iterator[OlderSql]:
     """Start the engine of Hive 2.3 or 3.1 on a metastore, and end it with the block.
 
     :param version: 2 or 3.
+    :param settings: Hive settings besides ours.
     """
     java = find_java()
     shared = jars.fetch(java, [jar for jar in locked(METASTORE) if jar.name in _SHARED])
     groovy = next(jar for jar in shared if jar.name.startswith("groovy-all-"))
     ours, classes = home / "conf", home / "classes"
     ours.mkdir(parents=True)
-    (ours / "hive-site.xml").write_text(site_xml(_settings(uri, home)), encoding="utf-8")
+    (ours / "hive-site.xml").write_text(
+        site_xml({**_settings(uri, home), **(settings or {})}), encoding="utf-8"
+    )
     sparks = [
         path for path in sorted(sparks_jars().parent.glob("*.jar")) if not path.name.startswith(NOT_OF_SPARK)
     ]

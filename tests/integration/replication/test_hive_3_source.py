@@ -11,6 +11,7 @@ import pytest
 
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import AcidFormatError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
@@ -29,6 +30,8 @@ from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.cycling import Scheduled
 from tests.support.groups import DATABASES, grouped
 from tests.support.history_files import insert_rows, prepare_partitions
+from tests.support.history_runs import Servers, run_history
+from tests.support.hive_3_histories import HIVE_3, Hive3, hive_3_sql
 from tests.support.incrementing import run_copy
 from tests.support.small_source import add_partition, make_table
 
@@ -60,9 +63,7 @@ def insert(far: MetastoreClient, table: str, number: int) -> None:
         transaction.lock([write])
         write_id = transaction.write_id(DATABASE, table)
         (where,) = prepare_partitions(far, transaction, DATABASE, table, ["A b"]).values()
-        insert_rows(where, write_id, [{"a": number, "b": "x"}], ROWS, acid=True)
-        for file in where.glob("delta_*/bucket_00000_0"):
-            file.rename(file.with_name("bucket_00000"))
+        insert_rows(where, write_id, [{"a": number, "b": "x"}], ROWS, acid=True, bucket="bucket_00000")
 
 
 def place(far: MetastoreClient, table: str) -> Path:
@@ -179,6 +180,17 @@ def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> 
     with pytest.raises(UnsupportedMethodError, match="get_max_allocated_table_write_id"):
         both.cycle()
     assert far.list_databases() == before
+
+
+def test_the_replica_of_a_history_is_equal_after_every_cycle(
+    hive_3: str, target: EmbeddedMetastore, hive_sql_target: HiveSql, spark: SparkSession, tmp_path: Path
+) -> None:
+    with hive_3_sql(hive_3, tmp_path / "sql") as sql:
+        source = Hive3(hive_3, tmp_path / "external")
+        servers = Servers(source, target, sql, hive_sql_target, spark, HIVE_3)
+        done = run_history(servers, 1, 12, tmp_path / "history", cuts=1.0)
+    assert done.cuts
+    assert not done.refused
 
 
 def test_a_group_of_databases(hive_3: str, target: EmbeddedMetastore, tmp_path: Path) -> None:
