@@ -122,6 +122,8 @@ def yarn_settings() -> dict[str, str]:
     return {
         "yarn.nodemanager.resource.memory-mb": "4096",
         "yarn.scheduler.minimum-allocation-mb": "128",
+        # Containers start, and are reported as ended, at heartbeats.
+        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": "250",
         # Java reserves far more virtual memory than it uses.
         "yarn.nodemanager.vmem-check-enabled": "false",
         "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.5",

@@ -186,7 +186,7 @@ class JobFollower(BaseHook):
         files: RunFiles,
         attempt: str,
     ) -> dict[str, object]:
-        from airflow_hive_federation.spark.failures import NO_CAUSE, read_report
+        from airflow_hive_federation.spark.failures import has_lost_spark, read_report
         from airflow_hive_federation.spark.runs import killed
 
         report = files.report_of(attempt)
@@ -197,11 +197,32 @@ class JobFollower(BaseHook):
             try:
                 return read_report(report)
             except SparkJobError as error:
-                # A JVM that has ended gives Python no cause; its log has it.
-                if submit_hook and error.message.startswith(NO_CAUSE) and (last := submit_hook.last_error):
-                    error.message = f"{error.message} Its log ends with: {last}"
+                if has_lost_spark(error):
+                    self._explain(error, submit_hook, failed, files)
                 raise
         raise self._unreported(submit_hook, failed, files, attempt) from failed
+
+    def _explain(
+        self,
+        error: SparkJobError,
+        submit_hook: PipelineSubmitHook | None,
+        failed: AirflowException | None,
+        files: RunFiles,
+    ) -> None:
+        """Explain why Spark has ended under a job: by the cluster's reason, else by the end of its log."""
+        if refused := self._refused(submit_hook, failed, files.run()):
+            raise refused from error
+        # A JVM that has ended gives Python no cause; its log has it.
+        if submit_hook and (last := submit_hook.last_error):
+            error.message = f"{error.message.rstrip('.')}. Its log ends with: {last}"
+
+    def _refused(
+        self, submit_hook: PipelineSubmitHook | None, failed: AirflowException | None, run: JobRun | None
+    ) -> SparkJobError | None:
+        if submit_hook and failed and (refused := submit_hook.refusal):
+            return refused
+        # Spark itself only knows that the application has failed; YARN knows the cause.
+        return self._provider_hook().refusal_of(run.application) if run is not None else None
 
     def _unreported(
         self,
@@ -215,10 +236,7 @@ class JobFollower(BaseHook):
         run = files.run()
         if (run is not None and run.attempt != attempt) or files.overwritten(attempt):
             return taken(files.report, attempt)
-        if submit_hook and failed and (refused := submit_hook.refusal):
-            return refused
-        # Spark itself only knows that the application has failed; YARN knows the cause.
-        if run is not None and (refused := self._provider_hook().refusal_of(run.application)):
+        if refused := self._refused(submit_hook, failed, run):
             return refused
         return SparkJobError(
             "spark-submit failed: " + (submit_hook.last_error or "\n".join(submit_hook.tail))

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from airflow_hive_federation.errors import SparkJobError, SparkRefusedError, SparkUnreachableError
+from airflow_hive_federation.spark.container_kills import (
+    DRIVER_KILLED,
+    GIVEN_UP,
+    ContainerKill,
+    driver_kill,
+    executor_kill,
+)
+from airflow_hive_federation.spark.failures import EXECUTOR_SETTING, container_killed, executor_killed
 
 _LOGIN = re.compile(
     r"KerberosAuthException|LoginException|GSS initiate failed|No valid credentials provided|"
     r"Client cannot authenticate via"
 )
-_USAGE = re.compile(r"[\d.]+ [KMGT]?B of [\d.]+ [KMGT]?B physical memory used")
+_DRIVER_SETTING = "spark.driver.memoryOverhead"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +80,27 @@ def _unknown_queue(match: re.Match[str], submission: Submission) -> SparkJobErro
     )
 
 
-def _memory(match: re.Match[str], submission: Submission) -> SparkJobError:
-    usage = _USAGE.search(match.string)
-    of = f" of {submission.application}" if submission.application else ""
+def _driver(match: re.Match[str], submission: Submission) -> SparkJobError:
+    kill = driver_kill(match.string)
+    name = f"the driver of {submission.application}" if submission.application else "the driver"
+    error = container_killed(name, kill or ContainerKill(exceeded=False), _DRIVER_SETTING)
+    error.facts.update(asdict(submission))
+    return error
+
+
+def _executors(match: re.Match[str], submission: Submission) -> SparkJobError:
+    if kill := executor_kill(match.string):
+        # The log of a driver in client mode has the reason.
+        error = executor_killed(kill)
+        error.facts.update(asdict(submission))
+        return error
+    application = submission.application or "the application"
     return _refused(
         submission,
-        "memory",
-        f"YARN has killed the container of the driver{of}, which exceeded its memory"
-        f"{f' ({usage[0]})' if usage else ''}.",
-        "Raise spark.driver.memoryOverhead.",
+        "executors",
+        f"Spark has ended {application}, since YARN has ended too many of its executors.",
+        "Read the reason in the driver's log (yarn logs -applicationId …); if it is the executors' memory, "
+        f"raise {EXECUTOR_SETTING}.",
     )
 
 
@@ -126,10 +146,9 @@ _CAUSES: Mapping[re.Pattern[str], Callable[[re.Match[str], Submission], SparkJob
         r"to queue (?P<queue>[\w.-]+)"
     ): _no_right,
     re.compile(r"submitted by user (?P<user>\S+) to unknown queue: (?P<queue>[\w.-]+)"): _unknown_queue,
-    re.compile(
-        r"running (?:\d+B )?beyond (?:the )?'?(?:physical|virtual)'? memory limit", re.IGNORECASE
-    ): _memory,
+    DRIVER_KILLED: _driver,
     re.compile(r"to (?P<address>\S+:\d+) failed on (?:connection|socket timeout) exception"): _away,
     _LOGIN: _login,
     re.compile(r'Permission denied: user=(?P<user>[^,]+), access=WRITE, inode="(?P<path>[^"]+)"'): _no_home,
+    GIVEN_UP: _executors,
 }

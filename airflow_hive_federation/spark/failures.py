@@ -16,6 +16,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.json_values import Fields, json_object
+from airflow_hive_federation.spark.container_kills import ContainerKill, executor_kill
 
 #: Greatest number of failed files that a combined error names.
 _NAMED_FAILURES = 100
@@ -31,13 +32,10 @@ _NO_LOGIN = re.compile(
     r"GSS initiate failed|Client cannot authenticate via|SIMPLE authentication is not enabled|"
     r"Failed to specify server's Kerberos principal|No valid credentials provided"
 )
-#: The words of Spark for an executor that YARN has killed.
-_EXECUTOR_KILLED = re.compile(
-    r"Container killed by YARN for exceeding (?:physical|virtual) memory limits\.?\s*"
-    r"(?P<usage>[\d.]+ [KMGT]?B of [\d.]+ [KMGT]?B)?"
-)
-#: The beginning of a message of Spark's Python whose JVM has named no cause.
-NO_CAUSE = "Spark: An error occurred while calling "
+#: The words of Spark's Python whose JVM has named no cause, or has ended all jobs.
+_LOST_SPARK = re.compile(r"^Spark: An error occurred while calling |SparkContext was shut down")
+#: The property with the memory of an executor that is not Java's heap: that of Python, for instance.
+EXECUTOR_SETTING = "spark.executor.memoryOverhead"
 _REMEDY = "Look further up in the job's log; Spark's own settings are those of the connection and of `conf`."
 
 
@@ -115,7 +113,7 @@ def from_spark(error: Exception) -> HiveFederationError:
     """Return a SparkJobError with Spark's innermost cause.
 
     If the Python of an executor is the cause, it is a SparkEnvironmentError; if a JVM has no Kerberos login,
-    it is a StoragePermissionError; if YARN has killed an executor, it is a SparkRefusedError.
+    it is a StoragePermissionError; if an executor was killed, it is a SparkRefusedError.
     """
     text = str(error)
     if is_missing_login(text):
@@ -145,21 +143,49 @@ def from_spark(error: Exception) -> HiveFederationError:
             "to a Python that has it.",
             package=package[1],
         )
-    if killed := _EXECUTOR_KILLED.search(text):
+    if killed := executor_kill(text):
         return executor_killed(killed)
     return SparkJobError(f"Spark: {_innermost(text)}", remedy=_REMEDY)
 
 
-def executor_killed(match: re.Match[str]) -> SparkRefusedError:
-    used = f" ({match['usage']})" if match["usage"] else ""
+def executor_killed(kill: ContainerKill) -> SparkRefusedError:
+    """Return the error for an executor that YARN or the kernel has killed."""
+    name = f"executor {kill.executor}" if kill.executor else "an executor"
+    error = container_killed(f"{name} on {kill.host}" if kill.host else name, kill, EXECUTOR_SETTING)
+    error.facts["executor"] = kill.executor
+    return error
+
+
+def container_killed(name: str, kill: ContainerKill, setting: str) -> SparkRefusedError:
+    """Return the error for a container that YARN or the kernel has killed.
+
+    :param name: the driver or the executor in words.
+    :param setting: Spark's property with the memory of the container that is not Java's heap.
+    """
+    if kill.exceeded:
+        usage = f" ({kill.usage})" if kill.usage else ""
+        message = f"YARN has killed the container of {name}, which exceeded its memory{usage}."
+        remedy = f"Raise {setting}."
+    else:
+        # YARN knows the signal, and not who has sent it.
+        message = f"The container of {name} was killed by the signal SIGKILL (exit status 137)."
+        remedy = (
+            f"Raise {setting} if the kernel's log of that machine (dmesg) names the container's memory; "
+            "otherwise find out who has killed it."
+        )
     return SparkRefusedError(
-        f"YARN has killed the container of an executor, which exceeded its memory{used}.",
-        remedy="Raise spark.executor.memoryOverhead.",
-        reason="memory",
+        message,
+        remedy=remedy,
+        reason="memory" if kill.exceeded else "signal",
         application="",
         queue="",
         principal="",
     )
+
+
+def has_lost_spark(error: SparkJobError) -> bool:
+    """Return whether a job reports the end of Spark alone, whose cause only the cluster or a log knows."""
+    return _LOST_SPARK.search(error.message) is not None
 
 
 def is_missing_login(text: str) -> bool:

@@ -25,6 +25,7 @@ from tests.support.kdc import REALM, Kdc, running_kdc
 
 SERVER = f"hive/_HOST@{REALM}"
 _NAME_NODE = f"hdfs/localhost@{REALM}"
+_WEB = f"HTTP/localhost@{REALM}"
 #: Principals whose tickets have a brief life.
 BRIEF = ("brief", "replicator", "job")
 #: That life, in seconds.
@@ -82,6 +83,10 @@ class KerberosSite:
     def by_keytab(self, name: str = "alice") -> dict[str, Any]:
         """Options of the HDFS with the keytab of a principal."""
         return self.storage_options(kerberos_principal=f"{name}@{REALM}", kerberos_keytab=self.keytab(name))
+
+    def web(self) -> dict[str, str]:
+        """Return the option with the address of the NameNode's web server, by the name of its principal."""
+        return {"dfs.namenode.http-address": f"localhost:{self.hdfs.web_uri.rpartition(':')[2]}"}
 
     def by_renewed_keytab(self, name: str) -> dict[str, Any]:
         """Options by which a JVM, too, logs in with a keytab and renews tickets of a brief life."""
@@ -156,13 +161,18 @@ def _common_settings() -> dict[str, str]:
 
 def _hdfs_settings(kdc: Kdc) -> dict[str, str]:
     keytab = str(kdc.directory / "hdfs_localhost.keytab")
+    web_keytab = str(kdc.directory / "HTTP_localhost.keytab")
     return {
         **_common_settings(),
         "dfs.namenode.keytab.file": keytab,
         "dfs.datanode.kerberos.principal": _NAME_NODE,
         "dfs.datanode.keytab.file": keytab,
-        "dfs.web.authentication.kerberos.principal": f"HTTP/localhost@{REALM}",
-        "dfs.web.authentication.kerberos.keytab": str(kdc.directory / "HTTP_localhost.keytab"),
+        "dfs.web.authentication.kerberos.principal": _WEB,
+        "dfs.web.authentication.kerberos.keytab": web_keytab,
+        # WebHDFS takes no user but that of SPNEGO; the pages of YARN have no such filter.
+        "hadoop.http.authentication.type": "kerberos",
+        "hadoop.http.authentication.kerberos.principal": _WEB,
+        "hadoop.http.authentication.kerberos.keytab": web_keytab,
         "dfs.block.access.token.enable": "true",
         # The DataNodes' ports are free ones above 1023, and their web servers speak HTTP.
         "ignore.secure.ports.for.testing": "true",

@@ -55,6 +55,9 @@ class Yarn:
             "spark.driver.memory": "512m",
             "spark.driver.memoryOverhead": "768m",
             "spark.ui.enabled": "false",
+            # Spark learns of the end of an executor, and of an application, at these intervals.
+            "spark.yarn.scheduler.heartbeat.interval-ms": "500",
+            "spark.yarn.report.interval": "300ms",
             "spark.driver.extraJavaOptions": options,
             "spark.executor.extraJavaOptions": options,
             "spark.yarn.am.extraJavaOptions": options,

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from airflow_hive_federation.clusters.acid_inputs import acid_inputs
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -47,9 +48,21 @@ from airflow_hive_federation.replication.cycle import load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.storage.digests import digest_file
+from airflow_hive_federation.replication.verify.verify import verify_replica
+from airflow_hive_federation.spark.copy_files import copy_plan
+from airflow_hive_federation.spark.workers import ThisProcess
+from airflow_hive_federation.storage.filesystem import parse_location
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.snapshots import (
+    DiffEntry,
+    Difference,
+    create_snapshot,
+    delete_snapshot,
+    freezes_open_files,
+    list_snapshots,
+    snapshot_diff,
+)
 from airflow_hive_federation.storage.webhdfs import NameNodeWeb
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
@@ -162,13 +175,37 @@ def test_by_the_ticket_of_kinit(site: KerberosSite, ticket: Callable[..., None])
         ),
     ):
         client.list_databases()
-    with pytest.raises(StoragePermissionError, match="no ticket is in the cache"):
-        NameNodeWeb(site.base, site.storage_options()).call("GET", "GETHOMEDIRECTORY", "/")
     ticket()
     with MetastoreClient(settings) as client:
         assert "default" in client.list_databases()
     with hms_client(settings) as client:
         assert "default" in client.get_all_databases()
+
+
+def test_snapshots_by_spnego(site: KerberosSite, ticket: Callable[..., None]) -> None:
+    """Calls for snapshots go to the NameNode's web server, which takes its user from the token of SPNEGO."""
+    root = f"{site.base}/snapshots"
+    by_keytab, by_ticket = ({**login, **site.web()} for login in (site.by_keytab(), site.storage_options()))
+    write_atomically(f"{root}/f", [b"1"], by_keytab)
+    site.hdfs.admin("-allowSnapshot", parse_location(root).path)
+
+    create_snapshot(root, "before", by_keytab)
+    with pytest.raises(StoragePermissionError, match=r"no ticket is in the cache.*Run kinit"):
+        create_snapshot(root, "after", by_ticket)
+    stranger = {**site.by_keytab("airflow"), **site.web()}
+    with pytest.raises(StoragePermissionError, match=r"user=airflow.*Grant it"):
+        create_snapshot(root, "after", stranger)
+    write_atomically(f"{root}/g", [b"2"], by_keytab)
+    ticket()
+    create_snapshot(root, "after", by_ticket)
+    assert NameNodeWeb(root, by_ticket).call("GET", "GETHOMEDIRECTORY", "/") == {"Path": "/user/alice"}
+    assert DiffEntry(kind=Difference.CREATE, path="g") in (
+        snapshot_diff(root, "before", "after", by_ticket) or []
+    )
+    assert freezes_open_files(root, by_keytab) == freezes_open_files(root, by_ticket)
+    for name in ("before", "after"):
+        delete_snapshot(root, name, by_keytab)
+    assert list_snapshots(root, by_keytab) == []
 
 
 def test_a_remote_behind_kerberos(
@@ -285,16 +322,15 @@ def replica(site: KerberosSite) -> Iterator[KerberosSite]:
         yield started
 
 
-def test_a_copy_on_yarn(site: KerberosSite, replica: KerberosSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver and the executor have delegation tokens, which a keytab of the worker has given them."""
+def test_a_verification_on_yarn(
+    site: KerberosSite, replica: KerberosSite, lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python and the JVMs have delegation tokens of HDFS, which a keytab of the worker has given them."""
     options = site.by_keytab("alice")
     yarn = yarn_of_the_realm(site, options, monkeypatch)
-    with MetastoreClient(site.settings()) as client:
-        client.create_database(types.Database(name="lake"))
-        add_outside(client, site, options, 7, "lake")
     policy = ReplicationPolicy(
-        name="lake",
-        source_database="lake",
+        name=lake,
+        source_database=lake,
         dump_root=f"{replica.base}/lake/dumps",
         external_base=f"{replica.base}/lake/external",
         storage_options=options,
@@ -304,19 +340,63 @@ def test_a_copy_on_yarn(site: KerberosSite, replica: KerberosSite, monkeypatch: 
         MetastorePool(replica.settings(), 2) as target,
     ):
         with source.client() as client:
-            start = begin_drain(client, "lake")
+            start = begin_drain(client, lake)
         dump = dump_bootstrap(source, policy, start).dump
 
-        def run_copy(plan: str, outcomes: str) -> None:
-            yarn.run_by_leaving(lambda hook: hook.copy_runner(policy)(plan, outcomes))
+        def copy_here(plan: str, outcomes: str) -> None:
+            copy_plan(ThisProcess(), plan, outcomes, options=options)
 
-        load_dump(source, target, policy, dump, run_copy=run_copy)
-        with target.client() as client:
-            (copy,) = client.get_partitions("lake", "outside")
-    original = digest_file(f"{site.base}/lake/outside/p=7/f", options=options)
-    assert digest_file(f"{copy.sd.location}/f", options=options).digest == original.digest
+        load_dump(source, target, policy, dump, run_copy=copy_here)
+        report = yarn.run_by_leaving(
+            lambda hook: verify_replica(
+                target,
+                policy,
+                dump,
+                run_verify=hook.verify_runner("of_this_task"),
+                source=source,
+                row_digests=True,
+            )
+        )
+    report.raise_if_different()
+    rows = {table.name: (table.source_rows, table.target_rows) for table in report.tables}
+    assert rows == {"outside": (1, 1), "t": (2, 2)}
     wait_for(yarn.all_ended)
     assert (yarn.users(), yarn.applications()) == (["alice"], [("FINISHED", "SUCCEEDED")])
+
+
+def test_a_statement_on_yarn(site: KerberosSite, lake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver reaches the metastore by the keytab that Spark has sent along, without a token of it."""
+    options = site.by_keytab("alice")
+    yarn = yarn_of_the_realm(site, options, monkeypatch)
+    # The metastore knows this database. Spark's client, of Hive 2, reads no tables at a metastore of Hive 4.
+    sql = f"SELECT a, b, current_database() FROM {lake}.t ORDER BY a"
+    conf = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.uris": site.uri,
+        "spark.hadoop.hive.metastore.sasl.enabled": "true",
+        "spark.hadoop.hive.metastore.kerberos.principal": SERVER,
+    }
+    place = f"{site.base}/{lake}/statement"
+    with (
+        MetastoreClient(site.settings()) as client,
+        acid_inputs(client, [f"{lake}.t"], "C1", options=options) as acid,
+    ):
+        statement = json.dumps({"database": lake, "sql": sql, "acid": acid})
+        write_atomically(f"{place}.json", [statement.encode()], options)
+        arguments = ["--statement", f"{place}.json", "--max-rows", "9"]
+        answer = yarn.hook(**conf).submit("run-sql", arguments, report_uri=f"{place}/_report.json")
+    assert answer["rows"] == [["1", "streamed", lake], ["2", "too", lake]]
+
+
+@pytest.fixture(scope="module")
+def lake(site: KerberosSite) -> str:
+    """A database of alice's, with an ACID table and an external one."""
+    with MetastoreClient(site.settings()) as client:
+        client.create_database(types.Database(name="lake"))
+        make_table(client, "lake", "t")
+        stream(site, "lake.t", "1,streamed", "2,too")
+        add_outside(client, site, site.by_keytab(), 7, "lake")
+    return "lake"
 
 
 def yarn_of_the_realm(site: KerberosSite, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Yarn:

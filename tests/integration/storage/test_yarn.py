@@ -50,6 +50,12 @@ def yarn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
         yield Yarn(hadoop)
 
 
+#: Memory of an executor's container, in MB.
+CONTAINER_MB = 768
+#: A Python that takes this memory for itself, and keeps its task waiting until the container is killed.
+HUNGRY = f"import time\nheld = bytearray(b'x') * ({CONTAINER_MB} << 20)\ntime.sleep(300)\n"
+
+
 class Copies:
     """A copy of files on HDFS, with its plan."""
 
@@ -106,10 +112,27 @@ def test_a_killed_task_finds_its_application_and_a_kill_ends_it(
     assert len(read_outcomes(copies.outcomes)) < FILES
 
 
-def test_a_driver_in_client_mode(yarn: Yarn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_that_exceeds_its_memory_and_the_next_run(
+    yarn: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python of an executor needs more than its container has; the next run copies all, in client mode."""
     monkeypatch.setenv(VARIABLE, yarn.connection("client"))
     monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__SPARK_APPLICATION_URL", "http://rm/{application}")
     copies = Copies(f"{yarn.hadoop.uri}/client")
+    (tmp_path / "sitecustomize.py").write_text(HUNGRY, encoding="utf-8")
+    conf = {
+        "spark.executor.memory": "512m",
+        "spark.executor.memoryOverhead": f"{CONTAINER_MB - 512}m",
+        "spark.executorEnv.PYTHONPATH": str(tmp_path),
+        # Each of four executors would be killed.
+        "spark.task.maxFailures": "1",
+    }
+    limit = rf"YARN has killed the container of executor 1 on \S+, .* of {CONTAINER_MB} MB\)"
+    with pytest.raises(SparkRefusedError, match=limit) as refused:
+        yarn.hook(**conf).submit("copy-files", copies.arguments(), report_uri=copies.report)
+    assert refused.value.remedy == "Raise spark.executor.memoryOverhead."
+    assert (refused.value.facts["reason"], refused.value.facts["executor"]) == ("memory", "1")
+
     hook = yarn.hook()
     result = hook.submit("copy-files", copies.arguments(), report_uri=copies.report)
     assert result["copied"] == FILES

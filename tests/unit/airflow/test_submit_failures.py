@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.errors import SparkRefusedError, SparkUnreachableError
+from airflow_hive_federation.errors import SparkJobError, SparkRefusedError, SparkUnreachableError
 from airflow_hive_federation.hooks.compat import AirflowException
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.hooks.submit_failures import Submission, refusal
 
 SUBMISSION = Submission(application="application_1_2", queue="etl", principal="alice@R")
@@ -117,3 +119,40 @@ def test_the_first_line_of_a_long_trace_is_kept(tmp_path: Path, monkeypatch: pyt
     )
     assert isinstance(submit.refusal, SparkRefusedError)
     assert submit.refusal.principal == "alice@R"
+
+
+#: A spark-submit in client mode whose application has lost its executors: Python only knows that Spark ended.
+_GIVEN_UP = """#!{python}
+import sys
+from pathlib import Path
+from airflow_hive_federation.spark.failures import error_report, from_spark, of_attempt
+report, attempt = (sys.argv[sys.argv.index(name) + 1] for name in ("--report", "--attempt"))
+print(
+    "26/01/01 WARN YarnSchedulerBackend$YarnSchedulerEndpoint: Requesting driver to remove executor 3 for "
+    "reason Container killed by YARN for exceeding physical memory limits. 1.5 GB of 1.4 GB physical memory "
+    "used."
+)
+print("26/01/01 ERROR YarnClientSchedulerBackend: Diagnostics message: {end}")
+stopped = RuntimeError("org.apache.spark.SparkException: Job 0 cancelled because SparkContext was shut down")
+Path(report.removeprefix("file://")).write_text(of_attempt(error_report(from_spark(stopped)), attempt))
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize("end", ["Max number of executor failures (3) reached", "Shutdown hook called"])
+def test_a_job_that_spark_leaves_has_the_reason_of_the_cluster(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    program = tmp_path / "spark-submit"
+    program.write_text(_GIVEN_UP.format(python=sys.executable, end=end))
+    program.chmod(0o755)
+    with pytest.raises(SparkJobError) as failed:
+        SparkPipelineHook("yarn").submit("copy-files", [], report_uri=f"{tmp_path.as_uri()}/_report.json")
+    if end.startswith("Max"):
+        assert isinstance(failed.value, SparkRefusedError)
+        assert failed.value.message.startswith("YARN has killed the container of executor 3,")
+    else:
+        assert type(failed.value) is SparkJobError
+        assert "SparkContext was shut down. Its log ends with:" in failed.value.message
