@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from airflow_hive_federation.clusters.acid_snapshots import (
     acid_files,
-    lacks_writes,
     is_insert_only,
+    lacks_writes,
     may_lack_rows,
 )
 from airflow_hive_federation.clusters.altering import (

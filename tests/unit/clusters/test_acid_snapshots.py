@@ -8,8 +8,8 @@ from airflow_hive_federation.acid.snapshot import acid_state
 from airflow_hive_federation.clusters.acid_snapshots import (
     brought_up,
     lacks_writes,
-    missing_writes,
     may_lack_rows,
+    missing_writes,
 )
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
