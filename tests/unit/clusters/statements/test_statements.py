@@ -215,7 +215,7 @@ def test_a_constant_with_a_doubled_quotation_mark_is_uncertain() -> None:
     uncertain, certain = (analyse(f"SELECT * FROM a WHERE p = {text}") for text in ('"x""y"', "'x\"y'"))
     assert isinstance(uncertain, Statement)
     assert isinstance(certain, Statement)
-    assert (uncertain.uncertain, certain.uncertain) == ({'x"y'}, frozenset())
+    assert (uncertain.uncertain, certain.uncertain) == (frozenset({'x"y'}), frozenset())
 
 
 def test_scripts_are_divided() -> None:
