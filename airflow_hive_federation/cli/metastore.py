@@ -19,7 +19,7 @@ from airflow_hive_federation.embedded.metastore import (
     running_metastores,
     stop_metastore,
 )
-from airflow_hive_federation.embedded.naming import default_directory, named_metastore
+from airflow_hive_federation.embedded.naming import default_directory, metastore_to_stop
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.progress.quantities import size
 from airflow_hive_federation.runtime.cache import DATA_VARIABLE
@@ -67,12 +67,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Run statements in Hive's own SQL engine, on a running embedded metastore. Rows are "
         "printed as tables. The first statement that fails ends the script.",
     )
-    for action in (stop, sql):
+    for action, default in ((stop, ""), (sql, ", or the only one of the name")):
         action.add_argument("name", metavar="NAME", help="name of a running metastore")
         action.add_argument(
-            "--directory",
-            type=Path,
-            help="its directory (default: that of `start NAME`, or the only one of the name)",
+            "--directory", type=Path, help=f"its directory (default: that of `start NAME`{default})"
         )
     metastore_sql.add_arguments(sql)
     sql.set_defaults(metastore_run=metastore_sql.run)
@@ -181,7 +179,7 @@ def _refuse_taken(port: int) -> None:
 
 
 def _stop(args: argparse.Namespace) -> int:
-    metastore = named_metastore(args.name, args.directory)
+    metastore = metastore_to_stop(args.name, args.directory)
     stop_metastore(metastore)
     text = f"{args.name} is stopped; its directory stays: {metastore.directory}"
     _print(args, [metastore], text, single=True)

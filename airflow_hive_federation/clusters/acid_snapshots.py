@@ -31,7 +31,7 @@ def is_insert_only(table: types.Table) -> bool:
     return is_transactional(table) and properties.lower() == "insert_only"
 
 
-def has_news(copy: ValidWriteIds, now: ValidWriteIds) -> bool:
+def lacks_writes(copy: ValidWriteIds, now: ValidWriteIds) -> bool:
     """Return whether a write id is valid now and not visible in a copy.
 
     :param copy: the write ids that are visible in the copy.
@@ -39,7 +39,7 @@ def has_news(copy: ValidWriteIds, now: ValidWriteIds) -> bool:
     """
     # The write ids of another table are not comparable. The high watermark may sink, because the metastore
     # forgets aborted ids.
-    return copy.table != now.table or _news_between(copy, now, 0, now.high_watermark)
+    return copy.table != now.table or _lacks_between(copy, now, 0, now.high_watermark)
 
 
 def missing_writes(copy: ValidWriteIds, now: ValidWriteIds) -> int | None:
@@ -56,7 +56,7 @@ def missing_writes(copy: ValidWriteIds, now: ValidWriteIds) -> int | None:
     return ended + max(0, now.high_watermark - top - hidden)
 
 
-def shows_news(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> bool:
+def may_lack_rows(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> bool:
     """Return whether a directory may hold rows that are visible now and not visible in a copy.
 
     A new write id may belong to other partitions only. The name of a compacted directory contains a range of
@@ -65,7 +65,7 @@ def shows_news(copy: ValidWriteIds, now: ValidWriteIds, state: AcidState) -> boo
     :param state: the state of the directory in the snapshot ``now``.
     """
     return copy.table != now.table or any(
-        _news_between(copy, now, *_range_of(directory)) for directory in state.directories
+        _lacks_between(copy, now, *_range_of(directory)) for directory in state.directories
     )
 
 
@@ -74,7 +74,7 @@ def _range_of(directory: AcidDirectory) -> tuple[int, int]:
     return (0 if name.kind is DirectoryKind.BASE else name.min_write_id), name.max_write_id
 
 
-def _news_between(copy: ValidWriteIds, now: ValidWriteIds, low: int, high: int) -> bool:
+def _lacks_between(copy: ValidWriteIds, now: ValidWriteIds, low: int, high: int) -> bool:
     if any(low <= an_id <= high and now.is_valid(an_id) for an_id in copy.open_ids):
         return True
     above = max(low, copy.high_watermark + 1)
@@ -109,7 +109,7 @@ def is_current(described: types.Table | types.Partition, copy: Secondary, now: V
     return (
         copy.snapshot is not None
         and copy.source.metadata == place_mark(described)
-        and not has_news(copy.snapshot, now)
+        and not lacks_writes(copy.snapshot, now)
     )
 
 

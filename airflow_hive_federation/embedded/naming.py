@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from airflow_hive_federation.embedded.metastore import RunningMetastore, running_metastores
 from airflow_hive_federation.errors import ConfigurationError
@@ -47,3 +48,23 @@ def named_metastore(name: str, directory: Path | None = None) -> RunningMetastor
             remedy="Add --directory with one of them.",
         )
     return named[0]
+
+
+def metastore_to_stop(name: str, directory: Path | None = None) -> RunningMetastore:
+    """Return the running metastore that a command to stop this name may end.
+
+    A metastore outside of the name's default directory may serve another project or test of the same user, so
+    the name alone does not choose it.
+
+    :raises ConfigurationError: none runs by that name and in that directory, or the name alone finds only
+        metastores of other directories.
+    """
+    metastore = named_metastore(name, directory)
+    if directory is None and not metastore.is_in(default_directory(name)):
+        raise ConfigurationError(
+            f"no metastore named {name!r} is running in {default_directory(name)}. "
+            f"The one in {metastore.directory} has its name, and perhaps another purpose.",
+            remedy=f"To stop that one: hive-federation metastore stop {name} --directory "
+            f"{quote(str(metastore.directory))}",
+        )
+    return metastore

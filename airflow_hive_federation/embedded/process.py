@@ -114,4 +114,10 @@ def telling_line(log_text: str) -> str:
             if re.search(pattern, line):
                 return line
     causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR |.* FATAL:", line)]
-    return causes[-1] if causes else (lines[-1] if lines else "its log is empty")
+    return causes[-1] if causes else last_line(log_text)
+
+
+def last_line(log_text: str) -> str:
+    """Return the last line of a log that is not empty; it shows how far a slow server has come."""
+    lines = log_text.split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")

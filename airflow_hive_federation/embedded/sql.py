@@ -17,15 +17,18 @@ from airflow_hive_federation.embedded.configuration import core_site_xml, site_x
 from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.jvm import SQL_MAIN, clean_environment, java_command, launcher_classes
 from airflow_hive_federation.embedded.postgresql_programs import driver_jars
-from airflow_hive_federation.embedded.process import telling_line
+from airflow_hive_federation.embedded.process import last_line, telling_line
 from airflow_hive_federation.errors import EmbeddedError
 from airflow_hive_federation.runtime.cache import write_atomically
 from airflow_hive_federation.runtime.java import find_java
 
 Row = tuple[str | None, ...]
-_START_TIMEOUT_S = 120.0
+#: A start needs 5 s of two processors. Beside other programs it may need a hundred times as long, and a JVM
+#: that fails ends at once, so a longer wait costs nothing.
+_START_TIMEOUT_S = 600.0
 _STATEMENT_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 10.0
+_READ_LOG_BYTES = 100_000
 
 
 class SqlMetastore(Protocol):
@@ -73,6 +76,7 @@ class HiveSql:
     :param metastore: the metastore that it uses.
     :param settings: Hive settings that replace ours.
     :param jars: further jars of its class path, those of a file system for instance.
+    :param start_timeout_s: seconds that the start may take.
     """
 
     def __init__(
@@ -81,8 +85,11 @@ class HiveSql:
         *,
         settings: dict[str, str] | None = None,
         jars: Sequence[Path] = (),
+        start_timeout_s: float = _START_TIMEOUT_S,
     ) -> None:
         self._metastore = metastore
+        self._start_timeout_s = start_timeout_s
+        self._logged_before = 0
         self._jars = tuple(jars)
         self._settings = {"hive.vectorized.execution.enabled": "true", **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -161,8 +168,9 @@ class HiveSql:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
+            self._logged_before = self.log_path.stat().st_size if self.log_path.exists() else 0
             self._process = self._start()
-            self._answer("its start", _START_TIMEOUT_S)
+            self._answer("its start", self._start_timeout_s)
         return self._process
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -215,7 +223,9 @@ class HiveSql:
                 self._process.kill()
             self.close()
             raise EmbeddedError(
-                f"Hive did not finish within {timeout_s:.0f} s: {sql}", remedy=f"see {self.log_path}."
+                f"Hive did not finish within {timeout_s:.0f} s: {sql}. Its last output is "
+                f"{last_line(self._logged())!r}.",
+                remedy=f"see {self.log_path}.",
             ) from None
         if answer is None:
             raise self._died(sql)
@@ -223,10 +233,16 @@ class HiveSql:
 
     def _died(self, sql: str) -> EmbeddedError:
         self.close()
-        reason = telling_line(self.log_path.read_text("utf-8", "replace")[-100_000:])
+        reason = telling_line(self._logged())
         return EmbeddedError(
             f"Hive's SQL engine ended during {sql!r}: {reason}", remedy=f"see {self.log_path}."
         )
+
+    def _logged(self) -> str:
+        """Return the end of what this engine, and none before it, has written to the log."""
+        with self.log_path.open("rb") as log:
+            log.seek(max(self._logged_before, log.seek(0, os.SEEK_END) - _READ_LOG_BYTES))
+            return log.read().decode("utf-8", "replace")
 
 
 def _pass_on(stdout: IO[bytes], answers: queue.SimpleQueue[dict[str, Any] | None]) -> None:

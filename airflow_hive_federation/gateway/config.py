@@ -19,6 +19,7 @@ from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.health import HealthSection
 from airflow_hive_federation.gateway.methods import Access
 from airflow_hive_federation.gateway.named_clusters import NamedClusters
+from airflow_hive_federation.gateway.old_clients import Capability
 from airflow_hive_federation.gateway.properties import (
     GrpcSection,
     grpc_section,
@@ -87,7 +88,7 @@ class UpstreamSection:
     read_only_uris: tuple[str, ...] = ()
     user: str | None = None
     impersonate: bool = False
-    old_client_capabilities: tuple[str, ...] = ()
+    old_client_capabilities: tuple[Capability, ...] = ()
     max_connections: int = 64
     idle_s: float = 300.0
     connect_timeout_s: float = 10.0
@@ -159,7 +160,7 @@ class UpstreamSection:
         return Metastore(
             Upstream(name, settings, **options),
             reading,
-            old_client_capabilities=self.old_client_capabilities,
+            old_client_capabilities=[capability.value for capability in self.old_client_capabilities],
         )
 
     def _tls(self) -> TlsSettings | None:

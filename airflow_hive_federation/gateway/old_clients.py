@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from airflow_hive_federation.gateway.messages import (
@@ -105,6 +106,31 @@ def _create_table(args: Any) -> types.CreateTableRequest:
     for name, value in fields.items():
         setattr(request, name, value)
     return request
+
+
+class Capability(StrEnum):
+    """Hive's names of clients' capabilities (``MetastoreDefaultTransformer`` of Hive 4.2).
+
+    The metastore compares them letter by letter, and passes over a name that it does not know.
+    """
+
+    ACCEPTS_UNMODIFIED_METADATA = "ACCEPTS_UNMODIFIED_METADATA"
+    CONNECTORREAD = "CONNECTORREAD"
+    CONNECTORWRITE = "CONNECTORWRITE"
+    EXTERNAL_TABLES_ONLY = "EXTERNAL_TABLES_ONLY"
+    EXTREAD = "EXTREAD"
+    EXTWRITE = "EXTWRITE"
+    HIVEBUCKET2 = "HIVEBUCKET2"
+    HIVECACHEINVALIDATE = "HIVECACHEINVALIDATE"
+    HIVEFULLACIDREAD = "HIVEFULLACIDREAD"
+    HIVEFULLACIDWRITE = "HIVEFULLACIDWRITE"
+    HIVEMANAGEDINSERTREAD = "HIVEMANAGEDINSERTREAD"
+    HIVEMANAGEDINSERTWRITE = "HIVEMANAGEDINSERTWRITE"
+    HIVEMANAGESTATS = "HIVEMANAGESTATS"
+    HIVEMQT = "HIVEMQT"
+    HIVEONLYMQTWRITE = "HIVEONLYMQTWRITE"
+    HIVESQL = "HIVESQL"
+    MANAGE_RAW_METADATA = "MANAGE_RAW_METADATA"
 
 
 #: Calls that create a table and carry no capabilities of the client.

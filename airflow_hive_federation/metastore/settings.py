@@ -413,6 +413,12 @@ def _parse(uri: str) -> Endpoint:
             f"A metastore URI names a user before its host ({parts.hostname}).",
             remedy="Give the user as a setting of its own, and secrets as headers or files.",
         )
+    if "?" in uri or "#" in uri:
+        # The message does not repeat the query, which may be a token. No transport would send it.
+        raise ConfigurationError(
+            f"The metastore URI of host {parts.hostname} has a query or a fragment, which no metastore has.",
+            remedy="Leave it out; settings are keys of their own, and secrets are headers or files.",
+        )
     if parts.scheme not in _PLAIN + _TLS or not parts.hostname or port == -1:
         raise ConfigurationError(
             f"{uri!r} is no metastore URI.",

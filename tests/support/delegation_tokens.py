@@ -42,20 +42,24 @@ class DigestServer:
         self.fields = fields
         secret = base64.b64encode(PASSWORD).decode()
         assert fields["username"] == base64.b64encode(IDENTIFIER).decode()
-        inner = hashlib.md5(f"{fields['username']}:default:{secret}".encode()).digest()
-        self.key = hashlib.md5(inner + f":{self.NONCE}:{fields['cnonce']}".encode()).digest()
+        inner = _md5(f"{fields['username']}:default:{secret}".encode()).digest()
+        self.key = _md5(inner + f":{self.NONCE}:{fields['cnonce']}".encode()).digest()
         assert fields["response"] == self._proof("AUTHENTICATE")
         return f"rspauth={self._proof('')}".encode()
 
     def _proof(self, method: str) -> str:
         suffix = "" if self.qop == "auth" else ":" + "0" * 32
-        second = hashlib.md5(f"{method}:{self.fields['digest-uri']}{suffix}".encode()).hexdigest()
+        second = _md5(f"{method}:{self.fields['digest-uri']}{suffix}".encode()).hexdigest()
         parts = (self.key.hex(), self.NONCE, "00000001", self.fields["cnonce"], self.qop, second)
-        return hashlib.md5(":".join(parts).encode()).hexdigest()
+        return _md5(":".join(parts).encode()).hexdigest()
 
     def signed(self, data: bytes, number: int) -> bytes:
         """A signed message to the client (``auth-int``)."""
         name = b"Digest session key to server-to-client signing key magic constant"
-        key = hashlib.md5(self.key + name).digest()
+        key = _md5(self.key + name).digest()
         order = number.to_bytes(4, "big")
-        return data + hmac.new(key, order + data, "md5").digest()[:10] + b"\0\1" + order
+        return data + hmac.new(key, order + data, _md5).digest()[:10] + b"\0\1" + order
+
+
+def _md5(data: bytes = b"") -> hashlib._Hash:
+    return hashlib.md5(data, usedforsecurity=False)

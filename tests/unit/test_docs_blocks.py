@@ -21,6 +21,8 @@ from airflow.sdk import Connection
 from airflow_hive_federation.cli.main import build_parser, main
 from airflow_hive_federation.cli.replicate import read_policy_file
 from airflow_hive_federation.cli.replicate_group import read_group
+from airflow_hive_federation.clusters.advice_report import in_words
+from airflow_hive_federation.clusters.advice_result import Advice, CopyAdvice
 from airflow_hive_federation.clusters.registry import PROPERTIES, read_registry
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import ConfigurationError
@@ -30,9 +32,12 @@ from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.ingest import HiveStreamingConnection
 from airflow_hive_federation.metastore.client import MetastoreClient
 from airflow_hive_federation.progress.cycle_events import CycleFollowed
+from airflow_hive_federation.progress.events import FailedOver, TakenOver
 from airflow_hive_federation.progress.observers import RECORD_EVENT
 from airflow_hive_federation.progress.reading import event_of
+from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.provider import get_provider_info
+from airflow_hive_federation.remotes import statement as remotes_statement
 from airflow_hive_federation.remotes.statement import parse_script
 from tests.support.documented_calls import problems_of_calls
 from tests.support.documents import BLOCKS, COMMANDS, ROOT, Block, Command, blocks_in
@@ -272,3 +277,58 @@ def test_properties_of_engines_are_pairs(block: Block) -> None:
 @pytest.mark.parametrize("block", blocks_in("sql"), ids=str)
 def test_sql_is_a_statement_of_remotes(block: Block) -> None:
     assert parse_script(block.text)
+
+
+# -- what programs print -----------------------------------------------------------------------------------
+
+
+def printed(document: str) -> list[str]:
+    return [block.text for block in blocks_in("text") if block.document == document]
+
+
+def test_a_failover_prints_what_the_page_shows() -> None:
+    over = FailedOver(database="sales", replica="sales", event_id=4711, policy="sales.reversed")
+    taken = TakenOver(database="sales", event_id=4711)
+    assert printed("docs/failover.md") == [f"{words(over)}\n", f"{words(taken)}\n"]
+
+
+def test_the_grammar_of_remotes_is_that_of_their_parser() -> None:
+    grammar = (remotes_statement.__doc__ or "").split("::\n\n")[1].split("\n\n")[0]
+    assert printed("docs/remotes.md") == [textwrap.dedent(grammar) + "\n"]
+
+
+def test_the_advice_on_copies_is_printed_as_the_page_shows() -> None:
+    gib = 2**30
+    customers = CopyAdvice(
+        table="sales.customers",
+        cluster="C2",
+        source="C1",
+        copied_bytes=40 * gib,
+        saved_bytes=280 * gib,
+        statements=1,
+        runs=7,
+    )
+    orders = CopyAdvice(
+        table="sales.orders",
+        cluster="C2",
+        source="C1",
+        keys=("day",),
+        key="day",
+        days=30,
+        copied_bytes=300 * gib,
+        kept_bytes=60 * gib,
+        saved_bytes=2100 * gib,
+        statements=3,
+        runs=21,
+    )
+    advice = Advice(
+        days=7,
+        budget_bytes=None,
+        copies=(customers, orders),
+        statements=6,
+        runs=36,
+        refused=30,
+        crossing_bytes=2_500_000_000_000,
+    )
+    (shown,) = printed("docs/clusters.md")
+    assert in_words(advice).startswith(shown)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from airflow_hive_federation.clusters.acid_snapshots import (
     acid_files,
-    has_news,
     is_insert_only,
-    shows_news,
+    lacks_writes,
+    may_lack_rows,
 )
 from airflow_hive_federation.clusters.altering import (
     full_name,
@@ -52,7 +52,7 @@ class CopyObject:
     :param mark: the mark of the present primary.
     :param write_ids: for a transactional table, the write ids by which the files were selected.
     :param growing: the paths of files that a streaming writer has open: only their listed length is copied.
-    :param news_for: for a transactional table, returns whether a copy lacks rows that the primary has now.
+    :param lacks_rows: for a transactional table, returns whether a copy lacks rows that the primary has now.
     """
 
     partition: str
@@ -62,7 +62,7 @@ class CopyObject:
     mark: SourceMark
     write_ids: ValidWriteIds | None = None
     growing: frozenset[str] = frozenset()
-    news_for: Callable[[ValidWriteIds], bool] | None = None
+    lacks_rows: Callable[[ValidWriteIds], bool] | None = None
 
     @property
     def location(self) -> str:
@@ -76,7 +76,7 @@ class CopyObject:
 
     def has_current(self, copy: Secondary) -> bool:
         """Return whether a copy has the rows that the primary has now."""
-        if self.news_for is None:
+        if self.lacks_rows is None:
             return copy.snapshot is None and copy.source.listing == self.mark.listing
         if copy.source.files and not self.files:
             # Hive 3's TRUNCATE removes the files, and leaves no directory that shows its write id.
@@ -84,7 +84,7 @@ class CopyObject:
         return (
             copy.snapshot is not None
             and copy.source.metadata == self.mark.metadata
-            and not self.news_for(copy.snapshot)
+            and not self.lacks_rows(copy.snapshot)
         )
 
 
@@ -229,9 +229,9 @@ def _of_snapshot(
     now = snapshot.write_ids
     if listed.partition:
         state = selected.state
-        news_for: Callable[[ValidWriteIds], bool] = lambda copy: shows_news(copy, now, state)  # noqa: E731
+        lacks_rows: Callable[[ValidWriteIds], bool] = lambda copy: may_lack_rows(copy, now, state)  # noqa: E731
     else:
-        news_for = lambda copy: has_news(copy, now)  # noqa: E731
+        lacks_rows = lambda copy: lacks_writes(copy, now)  # noqa: E731
     mark = replace(source_mark(listed.described, selected.files), metadata=place_mark(listed.described))
     return replace(
         listed,
@@ -239,7 +239,7 @@ def _of_snapshot(
         mark=mark,
         write_ids=now,
         growing=selected.growing,
-        news_for=news_for,
+        lacks_rows=lacks_rows,
     )
 
 

@@ -12,7 +12,8 @@ from airflow_hive_federation.clusters.statements.statement import UnreadableErro
 from airflow_hive_federation.clusters.statements.tokens import has_escape, keyword_of, tokens_of
 
 PARAMETER = re.compile(r"[0-9][0-9:. -]*")
-_HOLE = re.compile(rf"'({PARAMETER.pattern})'|\"({PARAMETER.pattern})\"")
+#: A string beside another one in double quotes is a part of it (``"1""2"``).
+_HOLE = re.compile(rf"'({PARAMETER.pattern})'|(?<!\")\"({PARAMETER.pattern})\"(?!\")")
 _QUOTED = frozenset({TokenType.STRING, TokenType.IDENTIFIER})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import lru_cache
 from typing import ClassVar
 
@@ -41,7 +42,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
     if "\0" in text:
         raise UnreadableError("it contains a zero byte", text.index("\0"))
     try:
-        tokens = tuple(_Tokenizer(dialect=Hive).tokenize(text))
+        tokens = _with_whole_names(text, _Tokenizer(dialect=Hive).tokenize(text))
     except TokenError as error:
         position = _POSITION.search(str(error.__cause__ or error))
         raise UnreadableError(
@@ -53,6 +54,31 @@ def tokens_of(text: str) -> tuple[Token, ...]:
         if depth > MAX_DEPTH:
             raise UnreadableError(f"parentheses are nested deeper than {MAX_DEPTH}", token.start)
     return tokens
+
+
+def _with_whole_names(text: str, tokens: Sequence[Token]) -> tuple[Token, ...]:
+    """Make one token of ``"a""b"``, of which Hive's tokenizer makes two.
+
+    Where an engine reads ``"…"`` as a name, this is one name that contains a quotation mark. Two tokens would
+    be the table ``a`` with an alias. As a constant, engines read it differently (:func:`uncertain_strings`).
+    """
+    if '""' not in text:
+        return tuple(tokens)
+    made: list[Token] = []
+    for token in tokens:
+        before = made[-1] if made else None
+        if (
+            before is not None
+            and before.token_type is token.token_type is TokenType.STRING
+            and before.end + 1 == token.start
+            and text[before.end] == text[token.start] == '"'
+        ):
+            joined = copy(before)
+            joined.text, joined.end = f'{before.text}"{token.text}', token.end
+            made[-1] = joined
+        else:
+            made.append(token)
+    return tuple(made)
 
 
 def split_script(text: str) -> tuple[str, ...]:
@@ -80,7 +106,10 @@ def placed_statements(text: str) -> tuple[tuple[int, str], ...]:
 
 
 def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
-    """Return the texts of strings that engines may read differently: with escapes, or two side by side."""
+    """Return the texts of strings that engines may read differently.
+
+    These have an escape or a doubled quotation mark, or stand side by side.
+    """
     texts = set()
     before: Token | None = None
     for token in tokens:
@@ -94,8 +123,12 @@ def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
 
 
 def has_escape(text: str, token: Token) -> bool:
-    """Return whether a string contains an escape in the statement, which its token does not show."""
-    return "\\" in text[token.start : token.end + 1]
+    """Return whether a string has an escape or a doubled quotation mark, which its token does not show."""
+    return "\\" in text[token.start : token.end + 1] or _has_doubled_quote(text, token)
+
+
+def _has_doubled_quote(text: str, token: Token) -> bool:
+    return text[token.start] == '"' and '""' in text[token.start + 1 : token.end]
 
 
 class Cursor:
@@ -175,7 +208,7 @@ class Cursor:
         for part in split_at(inside, TokenType.COMMA):
             if not part or not is_name(part[0]):
                 raise self.error("expected keys of a partition before this")
-            keys_and_values.append((part[0].text.lower(), _constant(part[1:])))
+            keys_and_values.append((part[0].text.lower(), _constant(self.text, part[1:])))
         return tuple(keys_and_values)
 
     def parenthesised(self) -> Sequence[Token]:
@@ -245,9 +278,10 @@ def is_name(token: Token) -> bool:
     return token.token_type not in {TokenType.STRING, TokenType.NUMBER} and bool(_WORD.fullmatch(token.text))
 
 
-def _constant(tokens: Sequence[Token]) -> str | None:
+def _constant(text: str, tokens: Sequence[Token]) -> str | None:
     """Return the text of ``= constant``; ``None`` for any other tokens."""
-    if len(tokens) == 2 and tokens[0].token_type is TokenType.EQ:
+    is_pair = len(tokens) == 2 and tokens[0].token_type is TokenType.EQ
+    if is_pair and not _has_doubled_quote(text, tokens[1]):
         value = tokens[1]
         if value.token_type in {TokenType.STRING, TokenType.NUMBER}:
             return str(value.text)

@@ -63,7 +63,7 @@ def test_the_server_starts_stops_and_dies_with_its_metastore(
         assert code != 0
         assert "is running on postgresql, not derby" in text
     finally:
-        assert cli(capsys, "stop", name)[0] == 0
+        assert cli(capsys, "stop", name, "--directory", str(directory))[0] == 0
     assert not is_locked(lock)
 
     with pytest.raises(ConfigurationError, match="has its data in postgresql, not in derby"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.cli import metastore
 from airflow_hive_federation.cli.main import build_parser, main
 from airflow_hive_federation.cli.metastore import _next_commands
 from airflow_hive_federation.cli.metastore_sql import print_answer, statements_of
@@ -80,6 +81,28 @@ def test_a_directory_is_the_same_by_each_path(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(naming, "running_metastores", lambda: [running("dev", tmp_path), own])
     assert naming.named_metastore("dev") == own
     assert naming.named_metastore("dev", tmp_path / "link" / "metastores" / "x" / ".." / "dev") == own
+
+
+def test_a_name_alone_stops_no_metastore_of_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_DATA", str(tmp_path / "mine"))
+    own = running("dev", tmp_path / "mine" / "metastores" / "dev")
+    other = running("dev", tmp_path / "its tests")
+    stopped: list[RunningMetastore] = []
+    monkeypatch.setattr(metastore, "stop_metastore", stopped.append)
+    monkeypatch.setattr(naming, "running_metastores", lambda: [other])
+    assert main(["metastore", "stop", "dev"]) == 1
+    message = capsys.readouterr().err
+    assert not stopped
+    assert str(own.directory) in message
+    # The remedy is the command that stops the other one.
+    command = shlex.split(message[message.index("hive-federation metastore stop") :])
+    assert main(command[1:]) == 0
+    assert stopped == [other]
+    monkeypatch.setattr(naming, "running_metastores", lambda: [other, own])
+    assert main(["metastore", "stop", "dev"]) == 0
+    assert stopped == [other, own]
 
 
 def test_mistakes(

@@ -7,9 +7,9 @@ import pytest
 from airflow_hive_federation.acid.snapshot import acid_state
 from airflow_hive_federation.clusters.acid_snapshots import (
     brought_up,
-    has_news,
+    lacks_writes,
+    may_lack_rows,
     missing_writes,
-    shows_news,
 )
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -47,11 +47,11 @@ def ids(text: str) -> ValidWriteIds:
 )
 def test_missing_writes_make_a_copy_stale(now: str, missing: int | None) -> None:
     assert missing_writes(ids(COPY), ids(now)) == missing
-    assert has_news(ids(COPY), ids(now)) is (missing != 0)
+    assert lacks_writes(ids(COPY), ids(now)) is (missing != 0)
 
 
 @pytest.mark.parametrize(
-    ("directories", "news"),
+    ("directories", "lacks"),
     [
         (["delta_0000001_0000001_0000"], False),  # 6 wrote to another partition
         (["delta_0000001_0000001_0000", "delta_0000006_0000006_0000"], True),
@@ -61,19 +61,19 @@ def test_missing_writes_make_a_copy_stale(now: str, missing: int | None) -> None
         (["delta_0000005_0000007_v0000009"], True),  # compacted: it may hold 6
     ],
 )
-def test_news_of_a_partition(directories: list[str], news: bool) -> None:
+def test_rows_that_a_copy_of_a_partition_may_lack(directories: list[str], lacks: bool) -> None:
     now = ids("d.t:7:9223372036854775807::3,4")
     state = acid_state(
         [FileEntry(path=f"{directory}/bucket_00000", size_bytes=1) for directory in directories], now
     )
     assert len(state.directories) == len(directories)
-    assert shows_news(ids(COPY), now, state) is news
+    assert may_lack_rows(ids(COPY), now, state) is lacks
 
 
 def test_a_compacted_base_may_hold_all_below_its_write_id() -> None:
     now = ids("d.t:7:9223372036854775807::3,4,7")
     state = acid_state([FileEntry(path="base_0000007_v0000009/bucket_00000", size_bytes=1)], now)
-    assert shows_news(ids(COPY), now, state)
+    assert may_lack_rows(ids(COPY), now, state)
 
 
 def test_aborted_ids_are_not_forgotten_with_the_metastore() -> None:
@@ -86,7 +86,7 @@ def test_an_open_id_above_a_lower_high_watermark_stays_open() -> None:
     # The copied files may hold rows of 3, and the metastore forgets aborted and committed ids alike.
     made = brought_up(ids(COPY), ids("d.t:2:9223372036854775807::"))
     assert not made.is_valid(3)
-    assert has_news(made, ids("d.t:5:9223372036854775807::4"))
+    assert lacks_writes(made, ids("d.t:5:9223372036854775807::4"))
     # Of an id below the high watermark, the metastore shows the end.
     assert brought_up(ids(COPY), ids("d.t:6:9223372036854775807::4")).open_ids == ()
     assert brought_up(ids(COPY), ids("d.t:6:9223372036854775807::3,4")).aborted_ids == (3, 4)

@@ -118,6 +118,17 @@ def test_an_upstream_without_files_of_tls_is_in_plain_text() -> None:
     assert config_of(UPSTREAM).upstream.settings(nobody).tls is None
 
 
+def test_a_capability_that_hive_does_not_know_is_refused_with_the_known_ones() -> None:
+    known = ["HIVEFULLACIDWRITE", "MANAGE_RAW_METADATA"]
+    config = config_of({"upstream": {"uris": ["thrift://far:9083"], "old_client_capabilities": known}})
+    assert config.upstream.old_client_capabilities == tuple(known)
+    for unknown in ("HIVEFULLACIDWRITES", "hivefullacidwrite"):
+        section = {"name": "far", "uris": ["thrift://far:9083"], "old_client_capabilities": [*known, unknown]}
+        with pytest.raises(ConfigurationError, match=f"old_client_capabilities is '{unknown}'") as caught:
+            config_of({**UPSTREAM, "federated": [section]})
+        assert all(name in caught.value.remedy for name in known)
+
+
 def test_numbers_are_of_the_type_of_their_key() -> None:
     thrift = config_of({**UPSTREAM, "thrift": {"port": 9084, "idle_timeout_s": 60}}).thrift
     assert thrift is not None

@@ -102,6 +102,17 @@ class TestAnswers:
         assert pickle.loads(pickle.dumps(caught.value)).server_exception == "NoSuchObjectException"
         assert len(server.connections) == 1
 
+    def test_an_abort_of_no_transaction_sends_nothing(self, peers: Peers, client_of: Clients) -> None:
+        sent: list[list[int]] = []
+
+        def abort(method: str, args: Any) -> Any:
+            sent.append(args.rqst.txn_ids)
+
+        client = client_of(peers(Thrift(abort)).uri)
+        client.abort_txns([])
+        client.abort_txns([7])
+        assert sent == [[7]]
+
     def test_a_method_the_server_lacks(self, peers: Peers, client_of: Clients) -> None:
         client = client_of(peers(Thrift(names, lacking={"get_catalogs"})).uri)
         with pytest.raises(UnsupportedMethodError, match="Invalid method name: 'get_catalogs'"):

@@ -50,6 +50,13 @@ def test_a_password_in_a_uri_is_refused_and_not_repeated() -> None:
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("uri", ["thrift://h:9083?x=s3cret", "https://h/m?token=s3cret", "grpc://h#s3cret"])
+def test_a_query_in_a_uri_is_refused_and_not_repeated(uri: str) -> None:
+    with pytest.raises(ConfigurationError, match="of host h has a query or a fragment") as caught:
+        MetastoreSettings(uris=("thrift://other:9083", uri))
+    assert "s3cret" not in str(caught.value)
+
+
 def test_secrets_are_not_shown() -> None:
     settings = MetastoreSettings(
         uris=("https://h",),

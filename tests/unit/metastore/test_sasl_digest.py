@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _hashlib
 import base64
+import hashlib
 import os
 import subprocess
 import sys
@@ -137,6 +139,24 @@ def test_signed_messages() -> None:
             client.unwrap(wrong)
     frames = client.wrap(bytes(200_000))
     assert [len(frame) <= 65536 for frame in frames] == [True] * 4
+
+
+def test_python_in_fips_mode_signs_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That Python refuses MD5 unless the caller marks it as no security, which needs TLS in any case."""
+    md5 = hashlib.md5
+
+    def marked(data: bytes = b"", *, usedforsecurity: bool = True) -> hashlib._Hash:
+        if usedforsecurity:
+            raise ValueError("[digital envelope routines] unsupported")
+        return md5(data, usedforsecurity=False)
+
+    def refused(*_: object, **__: object) -> None:
+        raise ValueError("[digital envelope routines] unsupported")
+
+    monkeypatch.setattr(hashlib, "md5", marked)
+    monkeypatch.setattr(hashlib, "new", refused)
+    monkeypatch.setattr(_hashlib, "hmac_new", refused)
+    test_signed_messages()
 
 
 @pytest.mark.parametrize(

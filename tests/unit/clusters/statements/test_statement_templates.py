@@ -15,7 +15,23 @@ from airflow_hive_federation.clusters.statements.templates import template
 
 EXAMPLES = int(os.environ.get("HIVE_FEDERATION_EXAMPLES", "1000"))
 PIECES = (
-    *("'{}'", '"{}"', "{}", "'it''s {}'", "'{}-01'", "'\\{}'", "'a{}'", "x'{}'", "`{}`", "'", '"', "`", "\\"),
+    *(
+        "'{}'",
+        '"{}"',
+        "{}",
+        "'it''s {}'",
+        '"{}""{}"',
+        "'{}\"{}'",
+        "'{}-01'",
+        "'\\{}'",
+        "'a{}'",
+        "x'{}'",
+        "`{}`",
+        "'",
+        '"',
+        "`",
+        "\\",
+    ),
     *("-- '{}'\n", "/* '{}' */", "--", "\n", "/*", "*/", "\0", ";", " = ", " AND a = ", " FROM t ", ", "),
     *("SELECT '{}' ", " WHERE ds = '{}' ", "INSERT INTO t PARTITION (ds = '{}') ", "(", ")"),
 )
@@ -69,6 +85,13 @@ def test_statements_of_one_template_share_their_trees() -> None:
     assert isinstance(other, Statement)
     assert first.queries is other.queries
     assert (first.parameters, other.parameters) == (("2026-01-01",), ("2026-01-02",))
+
+
+def test_strings_side_by_side_are_no_template_of_one_with_a_doubled_quotation_mark() -> None:
+    forget()
+    two, one = (content(f"SELECT a FROM t WHERE p = {text}") for text in ("'2''3'", '"2""3"'))
+    assert two[-2:] != one[-2:]
+    assert one[-2] == ['2"3']
 
 
 def test_a_zero_byte_is_no_parameter() -> None:

@@ -53,11 +53,17 @@ def summary(sql: str) -> str:
             "INSERT >b >c <a",
         ),
         ("SELECT X'1C7', x'' FROM a WHERE z = X'41'", "SELECT <a"),
+        # Engines that take "…" for a name take a doubled quotation mark for one of the name's letters.
+        ('SELECT * FROM "not_""exists"', 'SELECT <not_"exists'),
+        ('SELECT * FROM "not_" "exists"', "SELECT <not_"),
+        ('SELECT * FROM d."a""""b" JOIN b', 'SELECT <b <d.a""b'),
         ("FROM a MAP f(k, (v)), v USING 'x' AS k", "SELECT <a"),
         ("SELECT map(1, 2), reduce FROM a JOIN b USING (k)", "SELECT <a <b"),
         ("FROM (SELECT * FROM a) q CROSS JOIN b INSERT INTO c SELECT *", "INSERT >c <a <b"),
         # Inserts.
         ("INSERT OVERWRITE TABLE a PARTITION (ds = '5', hr) IF NOT EXISTS SELECT 1", "INSERT >a[ds=5,hr=?]"),
+        # Hive writes to xy, an engine that takes "…" for a name fails: no partition is certain.
+        ('INSERT INTO a PARTITION (ds = "x""y") SELECT 1', "INSERT >a[ds=?]"),
         ("INSERT INTO a (x, y) SELECT * FROM b", "INSERT >a <b"),
         ("INSERT INTO a PARTITION (k = f(1, 2), j = 7) (x) SELECT * FROM b", "INSERT >a[k=?,j=7] <b"),
         ("INSERT INTO `table` SELECT 1", "INSERT >table"),
@@ -203,6 +209,13 @@ def test_refused(sql: str, reason: str) -> None:
     analysis = analyse(sql)
     assert isinstance(analysis, Unanalysable), analysis
     assert reason in analysis.reason
+
+
+def test_a_constant_with_a_doubled_quotation_mark_is_uncertain() -> None:
+    uncertain, certain = (analyse(f"SELECT * FROM a WHERE p = {text}") for text in ('"x""y"', "'x\"y'"))
+    assert isinstance(uncertain, Statement)
+    assert isinstance(certain, Statement)
+    assert (uncertain.uncertain, certain.uncertain) == (frozenset({'x"y'}), frozenset())
 
 
 def test_scripts_are_divided() -> None:

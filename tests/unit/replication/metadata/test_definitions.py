@@ -88,6 +88,26 @@ def test_what_the_target_gets_is_made_without_changing_the_sources(make: Any) ->
     assert made.sd.skewedInfo.skewedColValueLocationMaps == {("x",): "file:/target/t/x"}
 
 
+def test_the_target_gets_the_owner_and_no_privileges() -> None:
+    """The page about failover promises both to the team that opens the target."""
+    source = types.Table(
+        dbName="d",
+        tableName="t",
+        tableType="MANAGED_TABLE",
+        owner="alice",
+        ownerType=types.PrincipalType.USER,
+        parameters={},
+        sd=types.StorageDescriptor(location="file:/source/t"),
+        privileges=types.PrincipalPrivilegeSet(userPrivileges={"bob": []}),
+    )
+    made = target_table(source, database="d", location="file:/target/t", parameters={})
+    assert (made.owner, made.ownerType, made.privileges) == ("alice", types.PrincipalType.USER, None)
+    source.owner = "carol"
+    assert "owner" in {
+        name for name, value in definition(source).items() if value != definition(made).get(name)
+    }
+
+
 @pytest.mark.parametrize("make", [target_table, target_partition])
 def test_a_replica_of_a_list_bucketed_table_never_names_directories_of_the_source(make: Any) -> None:
     """Without any directory, Hive reads all of the table; with some of them, only those."""
