@@ -113,5 +113,7 @@ def telling_line(log_text: str) -> str:
         for line in lines:
             if re.search(pattern, line):
                 return line
-    causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR |.* FATAL:", line)]
+    # MariaDB's last error only says that it ends.
+    cause = r"Caused by:|FATAL|Error:|.* ERROR |.* FATAL:|.* \[ERROR\] (?!Aborting)"
+    causes = [line for line in lines if re.match(cause, line)]
     return causes[-1] if causes else (lines[-1] if lines else "its log is empty")
