@@ -496,4 +496,4 @@ class JarDownloadError(EmbeddedError):
 
 
 class MetastoreStartError(EmbeddedError):
-    """The metastore, or its PostgreSQL server, did not start; ``log_path`` names its log."""
+    """The metastore, or its database server, did not start; ``log_path`` names its log."""

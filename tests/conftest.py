@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from airflow_hive_federation.embedded.database import DERBY
+from airflow_hive_federation.embedded.database import DERBY, SERVERS
+from airflow_hive_federation.embedded.database_server import DatabaseServer
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.embedded.sql import HiveSql
 from tests.support.examples import DEFAULT
 from tests.support.hive_beside_cleaner import HiveBesideCleaner
@@ -61,18 +61,19 @@ def shared_metastores() -> list[EmbeddedMetastore]:
 
 
 @pytest.fixture(scope="session")
-def shared_database() -> Iterator[str | EmbeddedPostgresql]:
-    """The database of ``source`` and ``target``: Derby, or a PostgreSQL server if the variable says so."""
-    if os.environ.get("HIVE_FEDERATION_TESTS_DATABASE", DERBY) == DERBY:
+def shared_database() -> Iterator[str | DatabaseServer]:
+    """The database of ``source`` and ``target``: Derby, or a server of the variable's kind."""
+    kind = os.environ.get("HIVE_FEDERATION_TESTS_DATABASE", DERBY)
+    if kind == DERBY:
         yield DERBY
         return
-    with EmbeddedPostgresql.start() as server:
+    with SERVERS[kind].start() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def source(
-    shared_metastores: list[EmbeddedMetastore], shared_database: str | EmbeddedPostgresql
+    shared_metastores: list[EmbeddedMetastore], shared_database: str | DatabaseServer
 ) -> Iterator[EmbeddedMetastore]:
     """The metastore that is replicated from."""
     with EmbeddedMetastore.start("source", database=shared_database) as metastore:
@@ -82,7 +83,7 @@ def source(
 
 @pytest.fixture(scope="session")
 def target(
-    shared_metastores: list[EmbeddedMetastore], shared_database: str | EmbeddedPostgresql
+    shared_metastores: list[EmbeddedMetastore], shared_database: str | DatabaseServer
 ) -> Iterator[EmbeddedMetastore]:
     """The metastore that is replicated to."""
     with EmbeddedMetastore.start("target", database=shared_database) as metastore:

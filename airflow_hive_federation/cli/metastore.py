@@ -53,7 +53,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     start.add_argument(
         "--database",
         choices=KINDS,
-        help="its database: Derby in its own process, or a PostgreSQL server that stops with it "
+        help="its database: Derby in its own process, or a PostgreSQL or MariaDB server that stops "
+        "with it "
         f"(default: that of its directory, else {DERBY})",
     )
     start.set_defaults(metastore_run=_start)

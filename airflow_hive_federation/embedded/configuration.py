@@ -42,13 +42,14 @@ _CAPABILITIES = ",".join(
         "HIVEONLYMQTWRITE",
     )
 )
-#: The role of our PostgreSQL servers.
-POSTGRESQLS_USER = "hive"
+#: The user of our PostgreSQL and MariaDB servers.
+SERVERS_USER = "hive"
 #: Driver and user of a database, by the beginning of its URL.
 _LOGINS = {
     "jdbc:derby://": ("org.apache.derby.jdbc.ClientDriver", DERBYS_USER),
     "jdbc:derby:": ("org.apache.derby.jdbc.EmbeddedDriver", DERBYS_USER),
-    "jdbc:postgresql:": ("org.postgresql.Driver", POSTGRESQLS_USER),
+    "jdbc:postgresql:": ("org.postgresql.Driver", SERVERS_USER),
+    "jdbc:mariadb:": ("org.mariadb.jdbc.Driver", SERVERS_USER),
 }
 FILE_SYSTEM = {"fs.defaultFS": "file:///", "fs.file.impl": "ForklessFiles"}
 

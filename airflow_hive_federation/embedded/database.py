@@ -1,16 +1,18 @@
-"""Decides where a metastore keeps its data: in Derby inside of its own process, or in a PostgreSQL server."""
+"""Decides where a metastore keeps its data: in Derby inside of its own process, or in a database server."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from airflow_hive_federation.embedded.database_server import DatabaseServer
 from airflow_hive_federation.embedded.derby import put_password
 from airflow_hive_federation.embedded.derby import read_password as derbys_password
-from airflow_hive_federation.embedded.postgresql import TEMPORARY, EmbeddedPostgresql, read_password
-from airflow_hive_federation.embedded.postgresql_programs import driver_jars
+from airflow_hive_federation.embedded.jars import driver_jars
+from airflow_hive_federation.embedded.mariadb import EmbeddedMariadb
+from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.embedded.schema import put_database
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model import bounded_json
@@ -19,27 +21,29 @@ from airflow_hive_federation.runtime.cache import write_atomically
 from airflow_hive_federation.runtime.java import Java
 
 DERBY = "derby"
-POSTGRESQL = "postgresql"
-KINDS = (DERBY, POSTGRESQL)
+#: The servers of metastores that keep their data outside of their process, by kind.
+SERVERS: Mapping[str, type[DatabaseServer]] = {
+    server.kind: server for server in (EmbeddedPostgresql, EmbeddedMariadb)
+}
+KINDS = (DERBY, *SERVERS)
 
 #: A kind, a running server, or ``None`` for the present one.
-Wanted = str | EmbeddedPostgresql | None
+Wanted = str | DatabaseServer | None
 
 _DERBY_DATA = "metastore_db"
-_RECORD = "postgresql.json"
-_OWN_SERVER = "postgresql"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenDatabase:
     """The database of a metastore that is about to start.
 
-    :param kind: ``derby`` or ``postgresql``.
+    :param kind: one of :data:`KINDS`.
     :param jdbc_url: the metastore's own URL of it.
     :param jdbc_port: its port; 0 if the metastore chooses a free one.
     :param jars: jars of its driver.
     :param server: the server that ends with the metastore; ``None`` if there is none.
-    :param fresh: the directory had no database in PostgreSQL before.
+    :param schema: as :attr:`DatabaseServer.schema`.
+    :param record: the record of its place that opening has written; ``None`` if it had one, or needs none.
     """
 
     kind: str
@@ -47,18 +51,19 @@ class OpenDatabase:
     jdbc_port: int
     password: str = field(repr=False)
     jars: Sequence[Path] = ()
-    server: EmbeddedPostgresql | None = None
-    fresh: bool = False
+    server: DatabaseServer | None = None
+    schema: Path | None = None
+    record: Path | None = None
 
-    def undo(self, directory: Path) -> None:
+    def undo(self) -> None:
         """Undo what opening did, after a failed start."""
-        if self.fresh:
-            (directory / _RECORD).unlink(missing_ok=True)
+        if self.record is not None:
+            self.record.unlink(missing_ok=True)
         if self.server is not None:
             _end(self.server)
 
 
-def _end(server: EmbeddedPostgresql) -> None:
+def _end(server: DatabaseServer) -> None:
     if server.created:
         server.remove()
     else:
@@ -71,13 +76,13 @@ def open_database(
     """Create the database of a metastore, or continue that of its directory, and start its server.
 
     :param wanted: a kind; a server of several metastores; or ``None`` for the directory's own, else Derby.
-    :param name: the name of a new database in a PostgreSQL server.
-    :param port: the port of Derby's or PostgreSQL's server; 0 takes a free one.
+    :param name: the name of a new database in a server.
+    :param port: the port of the database's server; 0 takes a free one.
     :param temporary: the directory is removed when the metastore stops.
-    :raises ConfigurationError: if the directory has a database of the other kind or in another server, the
-        kind is unknown, or as :meth:`EmbeddedPostgresql.start`.
-    :raises JarDownloadError: as :meth:`EmbeddedPostgresql.start`.
-    :raises MetastoreStartError: as :meth:`EmbeddedPostgresql.start`, or if Derby refuses the schema.
+    :raises ConfigurationError: if the directory has a database of another kind or in another server, the
+        kind is unknown, or as :meth:`DatabaseServer.start`.
+    :raises JarDownloadError: as :meth:`DatabaseServer.start`.
+    :raises MetastoreStartError: as :meth:`DatabaseServer.start`, or if Derby refuses the schema.
     """
     record = _record(directory)
     kind = _kind(directory, wanted, record)
@@ -87,24 +92,26 @@ def open_database(
         return OpenDatabase(kind=kind, jdbc_url=url, jdbc_port=port, password=put_password(directory))
     if record is not None:
         _refuse_other_server(directory, wanted, record)
-    jars = driver_jars(java)
-    place, server, own = _server(directory, wanted, record, name=name, port=port, temporary=temporary)
+    jars = driver_jars(java, kind)
+    place, server, own = _server(kind, directory, wanted, record, name=name, port=port, temporary=temporary)
+    written = _record_file(directory, kind) if record is None else None
     try:
         password = server.password
-        if record is None:
-            write_atomically(directory / _RECORD, place.text(directory).encode())
+        if written is not None:
+            write_atomically(written, place.text(directory).encode())
     except BaseException:
         if own:
             _end(server)
         raise
     return OpenDatabase(
         kind=kind,
-        jdbc_url=_postgresql_url(server.port, place.database),
+        jdbc_url=_server_url(kind, server.port, place.database),
         jdbc_port=server.port,
         password=password,
         jars=jars,
         server=server if own else None,
-        fresh=record is None,
+        schema=server.schema,
+        record=written,
     )
 
 
@@ -113,7 +120,7 @@ def jdbc_url(directory: Path, port: int) -> str:
     record = _record(directory)
     if record is None:
         return f"jdbc:derby://127.0.0.1:{port}/{directory}/{_DERBY_DATA}"
-    return _postgresql_url(port, record.database)
+    return _server_url(record.kind, port, record.database)
 
 
 def jdbc_password(directory: Path) -> str:
@@ -122,16 +129,19 @@ def jdbc_password(directory: Path) -> str:
     :raises ConfigurationError: if it cannot be read, by another user of the machine for instance.
     """
     record = _record(directory)
-    return derbys_password(directory) if record is None else read_password(record.server)
+    if record is None:
+        return derbys_password(directory)
+    return SERVERS[record.kind].read_password(record.server)
 
 
 def kind_of(directory: Path) -> str:
     """Return the kind of a metastore's database."""
-    return DERBY if _record(directory) is None else POSTGRESQL
+    record = _record(directory)
+    return DERBY if record is None else record.kind
 
 
 def server_directory(directory: Path) -> Path | None:
-    """Return the directory of the PostgreSQL server that ends with a metastore; ``None`` if it has none."""
+    """Return the directory of the database server that ends with a metastore; ``None`` if it has none."""
     record = _record(directory)
     return None if record is None or not record.own else record.server
 
@@ -140,6 +150,7 @@ def server_directory(directory: Path) -> Path | None:
 class _Record:
     """The place of a metastore's database: a server's directory, and whether it ends with the metastore."""
 
+    kind: str
     server: Path
     database: str
     own: bool
@@ -151,17 +162,23 @@ class _Record:
         return json.dumps({"server": server, "database": self.database, "own": self.own})
 
 
+def _record_file(directory: Path, kind: str) -> Path:
+    return directory / f"{kind}.json"
+
+
 def _record(directory: Path) -> _Record | None:
-    path = directory / _RECORD
+    kind = next((kind for kind in SERVERS if _record_file(directory, kind).exists()), None)
+    if kind is None:
+        return None
+    path = _record_file(directory, kind)
     try:
         fields = Fields(bounded_json.loads(path.read_text("utf-8")))
         return _Record(
+            kind=kind,
             server=directory / fields.needed("server", text),
             database=fields.needed("database", text),
             own=fields.needed("own", flag),
         )
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"the place of the metastore's database cannot be read from {path}: {error}.",
@@ -171,13 +188,13 @@ def _record(directory: Path) -> _Record | None:
 
 
 def _kind(directory: Path, wanted: Wanted, record: _Record | None) -> str:
-    asked = POSTGRESQL if isinstance(wanted, EmbeddedPostgresql) else wanted
+    asked = wanted.kind if isinstance(wanted, DatabaseServer) else wanted
     if asked is not None and asked not in KINDS:
         raise ConfigurationError(
             f"{asked!r} is no database of an embedded metastore.", remedy=f"name one of: {', '.join(KINDS)}."
         )
     if record is not None:
-        present: str | None = POSTGRESQL
+        present: str | None = record.kind
     else:
         present = DERBY if (directory / _DERBY_DATA).is_dir() else None
     if present is not None and asked is not None and present != asked:
@@ -189,30 +206,41 @@ def _kind(directory: Path, wanted: Wanted, record: _Record | None) -> str:
 
 
 def _refuse_other_server(directory: Path, wanted: Wanted, record: _Record) -> None:
-    if isinstance(wanted, EmbeddedPostgresql):
+    title = SERVERS[record.kind].title
+    if isinstance(wanted, DatabaseServer):
         if record.server != wanted.directory:
             raise ConfigurationError(
-                f"the database of {directory} is in the PostgreSQL server of {record.server}, not in that of "
+                f"the database of {directory} is in the {title} server of {record.server}, not in that of "
                 f"{wanted.directory}.",
                 remedy="start that server, or name another directory.",
             )
     elif not record.own:
         raise ConfigurationError(
-            f"the database of {directory} is in the PostgreSQL server of {record.server}, which has others.",
-            remedy="start that server (EmbeddedPostgresql.start), and pass it as the metastore's database.",
+            f"the database of {directory} is in the {title} server of {record.server}, which has others.",
+            remedy=f"start that server ({SERVERS[record.kind].__name__}.start), and pass it as the "
+            "metastore's database.",
         )
 
 
 def _server(
-    directory: Path, wanted: Wanted, record: _Record | None, *, name: str, port: int, temporary: bool
-) -> tuple[_Record, EmbeddedPostgresql, bool]:
+    kind: str,
+    directory: Path,
+    wanted: Wanted,
+    record: _Record | None,
+    *,
+    name: str,
+    port: int,
+    temporary: bool,
+) -> tuple[_Record, DatabaseServer, bool]:
     """Return the database's place, its running server, and whether that ends with the metastore."""
-    if isinstance(wanted, EmbeddedPostgresql):
-        return record or _Record(server=wanted.directory, database=name, own=False), wanted, False
-    home = directory / _OWN_SERVER if record is None else record.server
-    server = EmbeddedPostgresql.start(directory=home, port=port, settings=TEMPORARY if temporary else None)
-    return record or _Record(server=server.directory, database=name, own=True), server, True
+    if isinstance(wanted, DatabaseServer):
+        place = record or _Record(kind=kind, server=wanted.directory, database=name, own=False)
+        return place, wanted, False
+    made = SERVERS[kind]
+    home = directory / kind if record is None else record.server
+    server = made.start(directory=home, port=port, settings=made.temporary if temporary else None)
+    return record or _Record(kind=kind, server=server.directory, database=name, own=True), server, True
 
 
-def _postgresql_url(port: int, database: str) -> str:
-    return f"jdbc:postgresql://127.0.0.1:{port}/{database}"
+def _server_url(kind: str, port: int, database: str) -> str:
+    return f"jdbc:{kind}://127.0.0.1:{port}/{database}"

@@ -25,8 +25,11 @@ _CREATED = (
     "derby.properties",
     "postgresql",
     "postgresql.json",
+    "mariadb",
+    "mariadb.json",
     ".derby.properties.*.partial",
     ".postgresql.json.*.partial",
+    ".mariadb.json.*.partial",
     "hs_err_pid*.log",
 )
 

@@ -29,7 +29,9 @@ def main(argument: str) -> int:
     """Run the server until it ends or has to end; return its exit code.
 
     :param argument: JSON with ``command``, ``directory`` (working directory), ``lock``, ``announcement``,
-        ``pid_file`` (PostgreSQL's), ``parent`` (process id), ``user`` and ``group`` (ids, or null).
+        ``pid_file`` (the server's), ``ready_line`` (number of its line that reads ``ready``, or null if the
+        server writes the file when it is ready), ``signals`` (two numbers: those that end the server in an
+        orderly way and at once), ``parent`` (process id), ``user`` and ``group`` (ids, or null).
     """
     asked = json.loads(argument)
     with Path(asked["lock"]).open("ab") as lock:
@@ -55,37 +57,39 @@ def _run(asked: dict[str, Any]) -> int:
         umask=0o077,
         # This process has a single thread. The kernel forgets the signal when the user changes, and Python
         # calls this function after that.
-        preexec_fn=lambda: end_with_parent(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0),  # noqa: PLW1509
+        preexec_fn=lambda: end_with_parent(_PR_SET_PDEATHSIG, asked["signals"][0], 0, 0, 0),  # noqa: PLW1509
     )
-    signal.signal(signal.SIGTERM, lambda *_: _end(server))
+    signal.signal(signal.SIGTERM, lambda *_: _end(server, asked["signals"]))
     _await_ready(server, asked)
-    _follow(server, int(asked["parent"]))
+    _follow(server, int(asked["parent"]), asked["signals"])
     return server.wait()
 
 
 def _await_ready(server: subprocess.Popen[bytes], asked: dict[str, Any]) -> None:
     announcement = Path(asked["announcement"])
     while server.poll() is None:
-        if _is_ready(Path(asked["pid_file"]), server.pid):
+        if _is_ready(Path(asked["pid_file"]), server.pid, asked["ready_line"]):
             partial = announcement.with_name(f".{announcement.name}.partial")
             partial.write_text(json.dumps({"guard": os.getpid(), "pid": server.pid}), encoding="utf-8")
             partial.replace(announcement)
             return
         # The end of the input means that the process which waits for the server is gone.
         if select.select([sys.stdin], [], [], _READY_POLL_MS / 1000)[0] and not os.read(0, 64):
-            server.send_signal(signal.SIGINT)
+            server.send_signal(asked["signals"][0])
             return
 
 
-def _is_ready(pid_file: Path, pid: int) -> bool:
+def _is_ready(pid_file: Path, pid: int, ready_line: int | None) -> bool:
     try:
         lines = pid_file.read_text("utf-8").splitlines()
     except (FileNotFoundError, UnicodeDecodeError):
         return False
-    return len(lines) > 7 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
+    if not lines or lines[0].strip() != str(pid):
+        return False
+    return ready_line is None or [line.strip() for line in lines[ready_line : ready_line + 1]] == ["ready"]
 
 
-def _follow(server: subprocess.Popen[bytes], parent: int) -> None:
+def _follow(server: subprocess.Popen[bytes], parent: int, signals: list[int]) -> None:
     """Return when the server has ended; end it when the process that it belongs to has."""
     poll = select.poll()
     ended = os.pidfd_open(server.pid)
@@ -97,24 +101,24 @@ def _follow(server: subprocess.Popen[bytes], parent: int) -> None:
         while server.poll() is None:
             ready = {descriptor for descriptor, _ in poll.poll(_POLL_MS)}
             if followed in ready:
-                return _end(server)
+                return _end(server, signals)
             if 0 in ready:
                 line = os.read(0, 64).strip()
                 if not line:
-                    return _end(server)
+                    return _end(server, signals)
                 # The process that wrote the line may end now.
                 poll.unregister(0)
                 poll.unregister(followed)
                 followed = os.pidfd_open(int(line))
                 poll.register(followed, select.POLLIN)
     except ProcessLookupError:
-        _end(server)
+        _end(server, signals)
     return None
 
 
-def _end(server: subprocess.Popen[bytes]) -> None:
-    """End the server in an orderly way (SIGINT), after some seconds at once (SIGQUIT), and then by force."""
-    for number in (signal.SIGINT, signal.SIGQUIT):
+def _end(server: subprocess.Popen[bytes], signals: list[int]) -> None:
+    """End the server in an orderly way, after some seconds at once, and then by force."""
+    for number in signals:
         server.send_signal(number)
         try:
             server.wait(_STOP_TIMEOUT_MS / 1000)

@@ -18,7 +18,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from airflow_hive_federation.embedded.ivy import SETTINGS_VARIABLE, IvyRun, start_ivy
-from airflow_hive_federation.embedded.lock import HDFS, METASTORE, SCHEMA, SQL, Artifact, locked
+from airflow_hive_federation.embedded.lock import (
+    HDFS,
+    MARIADB,
+    METASTORE,
+    POSTGRESQL,
+    SCHEMA,
+    SQL,
+    Artifact,
+    locked,
+)
 from airflow_hive_federation.errors import JarDownloadError
 from airflow_hive_federation.progress.quantities import part_of_size, several, size
 from airflow_hive_federation.runtime.cache import CACHE_VARIABLE, cache_directory, exclusively
@@ -33,6 +42,8 @@ _STALL_TIMEOUT_S = 60.0
 _UNREACHABLE = re.compile(
     r"UnknownHost|ConnectException|NoRouteToHost|SocketTimeout|Connection refused|timed out", re.IGNORECASE
 )
+
+_DRIVERS = {POSTGRESQL: "postgresql", MARIADB: "mariadb-java-client"}
 
 #: The metastore's jars that HDFS needs in addition to its own: Groovy for our launcher, and logging.
 _BESIDE_HDFS = frozenset(
@@ -75,6 +86,15 @@ def hdfs_jars(java: Java) -> list[Path]:
     return fetch(java, [*locked(HDFS), *beside])
 
 
+def driver_jars(java: Java, kind: str) -> list[Path]:
+    """Return the JDBC driver of a database, and fetch it if the cache lacks it; Derby has none of its own.
+
+    :param kind: ``derby``, ``postgresql`` or ``mariadb``.
+    :raises JarDownloadError: if it could not be fetched.
+    """
+    return fetch(java, [artifact for artifact in locked(kind) if artifact.name == _DRIVERS.get(kind)])
+
+
 def _class_path(jars: Sequence[Path]) -> list[Path]:
     # The manifest of cron-utils names slf4j-api. A JVM uses an archive of classes only if the jars that
     # manifests name come before those that name them.
@@ -82,7 +102,7 @@ def _class_path(jars: Sequence[Path]) -> list[Path]:
 
 
 def schema_archive(java: Java) -> Path:
-    """Return the archive with Hive's Derby schema, and fetch it if the cache lacks it.
+    """Return the archive with Hive's schemas, and fetch it if the cache lacks it.
 
     :raises JarDownloadError: if network or disk fail, or the archive differs from the lock.
     """

@@ -17,6 +17,7 @@ SQL = "sql"
 SCHEMA = "schema"
 HDFS = "hdfs"
 POSTGRESQL = "postgresql"
+MARIADB = "mariadb"
 LOCK_NAME = "jars.lock"
 _CHUNK_BYTES = 1 << 20
 
@@ -25,8 +26,8 @@ _CHUNK_BYTES = 1 << 20
 class Artifact:
     """One file of a Maven repository.
 
-    :param jar_set: its purpose: ``metastore``, ``sql`` (in addition to metastore), ``schema``, ``hdfs``
-        or ``postgresql``.
+    :param jar_set: its purpose: ``metastore``, ``sql`` (in addition to metastore), ``schema``, ``hdfs``,
+        ``postgresql`` or ``mariadb``.
     :param sha256: hex digest that its bytes must have; empty while the lock is being created.
     """
 

@@ -29,6 +29,7 @@ from airflow_hive_federation.embedded.database import (
     open_database,
     server_directory,
 )
+from airflow_hive_federation.embedded.database_server import DatabaseServer, await_end
 from airflow_hive_federation.embedded.failed_starts import FOLDERS, leaving_nothing
 from airflow_hive_federation.embedded.jars import metastore_jars
 from airflow_hive_federation.embedded.jvm import (
@@ -36,7 +37,6 @@ from airflow_hive_federation.embedded.jvm import (
     java_command,
     launcher_classes,
 )
-from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql, await_end
 from airflow_hive_federation.embedded.process import end_server, start_server
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model import bounded_json
@@ -83,7 +83,7 @@ class RunningMetastore:
 
     @property
     def jdbc_url(self) -> str:
-        """Return the JDBC URL of its database (user ``APP`` of Derby, ``hive`` of PostgreSQL)."""
+        """Return the JDBC URL of its database (user ``APP`` of Derby, else ``hive``)."""
         return jdbc_url(self.directory, self.jdbc_port)
 
     @property
@@ -96,7 +96,7 @@ class RunningMetastore:
 
     @property
     def database(self) -> str:
-        """Return the kind of its database: ``derby`` or ``postgresql``."""
+        """Return the kind of its database: ``derby``, ``postgresql`` or ``mariadb``."""
         return kind_of(self.directory)
 
     @property
@@ -133,7 +133,7 @@ class EmbeddedMetastore:
         self,
         running: RunningMetastore,
         process: subprocess.Popen[bytes],
-        server: EmbeddedPostgresql | None,
+        server: DatabaseServer | None,
         *,
         options: _StartOptions,
     ) -> None:
@@ -152,7 +152,7 @@ class EmbeddedMetastore:
         tied_to_parent: bool = True,
         port: int = 0,
         settings: Mapping[str, str] | None = None,
-        database: str | EmbeddedPostgresql | None = None,
+        database: str | DatabaseServer | None = None,
         jars: Sequence[Path] = (),
     ) -> EmbeddedMetastore:
         """Start a metastore and return when it answers (3 to 5 s; the very first start also fetches jars).
@@ -163,12 +163,12 @@ class EmbeddedMetastore:
         :param tied_to_parent: end the metastore when this process ends, even if it is killed.
         :param port: the Thrift port; 0 takes a free one.
         :param settings: Hive settings that replace ours.
-        :param database: ``derby``, ``postgresql`` (a server that ends with the metastore), or a running
-            server, in which the metastore has a database of its name. By default, that of an existing
-            metastore in the directory continues, and a new one is on Derby.
+        :param database: ``derby``, ``postgresql`` or ``mariadb`` (a server that ends with the metastore), or
+            a running server, in which the metastore has a database of its name. By default, that of an
+            existing metastore in the directory continues, and a new one is on Derby.
         :param jars: further jars of its class path, those of a file system for instance.
         :raises ConfigurationError: if the name cannot be a file name, the directory is in use or has its data
-            in another database, the password of its database cannot be read, or PostgreSQL cannot run here.
+            in another database, the password of its database cannot be read, or its server cannot run here.
         :raises HiddenLocationError: if Hive would read tables in that directory as empty.
         :raises EmbeddedError: if the launchers do not compile against the jars.
         :raises JavaNotFoundError: if no Java runtime fits.
@@ -214,7 +214,7 @@ class EmbeddedMetastore:
 
     @property
     def jdbc_url(self) -> str:
-        """Return the JDBC URL of its database (user ``APP`` of Derby, ``hive`` of PostgreSQL)."""
+        """Return the JDBC URL of its database (user ``APP`` of Derby, else ``hive``)."""
         return self._running.jdbc_url
 
     @property
@@ -227,7 +227,7 @@ class EmbeddedMetastore:
 
     @property
     def database(self) -> str:
-        """Return the kind of its database: ``derby`` or ``postgresql``."""
+        """Return the kind of its database: ``derby``, ``postgresql`` or ``mariadb``."""
         return self._running.database
 
     @property
@@ -276,7 +276,7 @@ class EmbeddedMetastore:
     def kill(self) -> None:
         """Kill the metastore, as a crash would; its directory stays, for :meth:`restart`.
 
-        A PostgreSQL server of its own ends, too.
+        A database server of its own ends, too.
         """
         end_server(self._process, signal.SIGKILL)
         if self._server is not None:
@@ -320,7 +320,7 @@ def running_metastores() -> list[RunningMetastore]:
 def stop_metastore(metastore: RunningMetastore) -> None:
     """Stop a metastore that any process of this user has started, and wait for its end.
 
-    A PostgreSQL server of its own stops, too.
+    A database server of its own stops, too.
     """
     server = server_directory(metastore.directory)
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -345,11 +345,11 @@ class _StartOptions:
     delete: bool
     tied_to_parent: bool
     settings: Mapping[str, str]
-    database: str | EmbeddedPostgresql | None
+    database: str | DatabaseServer | None
     jars: tuple[Path, ...]
 
 
-_Started = tuple[RunningMetastore, subprocess.Popen[bytes], EmbeddedPostgresql | None]
+_Started = tuple[RunningMetastore, subprocess.Popen[bytes], DatabaseServer | None]
 
 
 def _start(options: _StartOptions, port: int, jdbc_port: int) -> _Started:
@@ -391,7 +391,7 @@ def _start(options: _StartOptions, port: int, jdbc_port: int) -> _Started:
             database.server.follow(process.pid)
     except BaseException:
         # An interrupt, too, must leave no server behind.
-        database.undo(directory)
+        database.undo()
         raise
     return running, process, database.server
 
@@ -420,6 +420,7 @@ def _command(java: Java, options: _StartOptions, database: OpenDatabase, port: i
             str(directory),
             str(os.getpid()) if options.tied_to_parent else "0",
             database.kind,
+            str(database.schema or "-"),
         ],
         class_path=[launcher_classes(java, jars), *jars, directory / "conf", *options.jars],
         argument_file=directory / "conf" / "java.args",

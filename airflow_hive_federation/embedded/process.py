@@ -113,7 +113,9 @@ def telling_line(log_text: str) -> str:
         for line in lines:
             if re.search(pattern, line):
                 return line
-    causes = [line for line in lines if re.match(r"Caused by:|FATAL|Error:|.* ERROR |.* FATAL:", line)]
+    # MariaDB's last error only reports that it ends.
+    cause = r"Caused by:|FATAL|Error:|.* ERROR |.* FATAL:|.* \[ERROR\] (?!Aborting)"
+    causes = [line for line in lines if re.match(cause, line)]
     return causes[-1] if causes else last_line(log_text)
 
 

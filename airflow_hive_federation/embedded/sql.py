@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol, Self
 
 from airflow_hive_federation.embedded.configuration import core_site_xml, site_xml, sql_settings
-from airflow_hive_federation.embedded.jars import sql_jars
+from airflow_hive_federation.embedded.jars import driver_jars, sql_jars
 from airflow_hive_federation.embedded.jvm import SQL_MAIN, clean_environment, java_command, launcher_classes
-from airflow_hive_federation.embedded.postgresql_programs import driver_jars
 from airflow_hive_federation.embedded.process import last_line, telling_line
 from airflow_hive_federation.errors import EmbeddedError
 from airflow_hive_federation.runtime.cache import write_atomically
@@ -177,9 +176,8 @@ class HiveSql:
         directory = self._metastore.directory
         conf = directory / "sql-conf"
         java = find_java()
-        jars = sql_jars(java)
-        if self._metastore.jdbc_url.startswith("jdbc:postgresql:"):
-            jars = [*jars, *driver_jars(java)]
+        kind = self._metastore.jdbc_url.split(":")[1]
+        jars = [*sql_jars(java), *driver_jars(java, kind)]
         settings = sql_settings(
             directory,
             self._metastore.uri,

@@ -11,8 +11,13 @@ from airflow_hive_federation.waiting import PollPolicy
 #: The pauses between the calls of one method that the metastore's database ends because of deadlocks.
 DEADLOCKS = PollPolicy(first_s=0.2, factor=2.0, longest_s=2.0, timeout_s=20.0)
 
-# The messages of PostgreSQL, Derby and Oracle, MySQL and MariaDB, and SQL Server.
-_DEADLOCK = re.compile(r"deadlock detected|due to a deadlock|Deadlock found when trying|deadlocked on lock")
+# The messages of PostgreSQL, Derby and Oracle, MySQL and MariaDB, and SQL Server. MySQL and MariaDB undo the
+# transaction with its savepoints: Hive, which goes back to one before it falls back from SQL to JDO
+# (ObjectStore.GetHelper), then reports the lost savepoint only.
+_DEADLOCK = re.compile(
+    r"deadlock detected|due to a deadlock|Deadlock found when trying|deadlocked on lock"
+    r"|Exception rolling back to savepoint"
+)
 
 # Beginnings of the names of reading methods.
 _READS = (

@@ -277,6 +277,12 @@ def storage_errors(path: str) -> Iterator[None]:
             remedy="Check the storage options and that the store can be reached from here.",
             path=path,
         ) from error
+    except RuntimeError as error:
+        # adlfs raises one for a refused upload, whose cause is the store's answer.
+        refused = object_store_error(error, path, handled)
+        if refused is None:
+            raise
+        raise refused from error
 
 
 def protocols(filesystem: AbstractFileSystem) -> tuple[str, ...]:
@@ -290,9 +296,11 @@ def _driver(location: Location, options: dict[str, StorageValue]) -> AbstractFil
         from airflow_hive_federation.storage.hdfs import HdfsFileSystem
 
         return HdfsFileSystem(location.authority, **options)
-    if location.scheme == "s3":
+    if location.scheme in OBJECT_STORES:
         # Otherwise a thread that has listed a directory misses what other processes write there later.
         options = {"use_listings_cache": False, **options}
+    if location.scheme == "abfs":
+        options = {**_azure_account(location), **options}
     fsspec = importlib.import_module("fsspec")
     return fsspec.filesystem(location.scheme, **({} if location.is_local else options))
 
@@ -304,7 +312,18 @@ def _filesystem_path(location: Location) -> str:
 
 
 def _key(location: Location) -> str:
-    return f"{location.authority}{location.path}".rstrip("/")
+    # adlfs lists files by their container: with the account, no file would seem to lie below the directory.
+    bucket = location.authority.partition("@")[0] if location.scheme == "abfs" else location.authority
+    return f"{bucket}{location.path}".rstrip("/")
+
+
+def _azure_account(location: Location) -> dict[str, StorageValue]:
+    """Return adlfs' options for the account in ``container@account.dfs.core.windows.net``, Hadoop's form."""
+    host = location.authority.partition("@")[2]
+    if not host:
+        return {}
+    # The files of an account have another host for each of its interfaces; adlfs uses that of blobs.
+    return {"account_name": host.partition(".")[0], "account_host": host.replace(".dfs.", ".blob.", 1)}
 
 
 def _refuse_dots(path: str) -> None:

@@ -281,7 +281,8 @@ def _list_keys(uri: str, options: StorageOptions | None) -> list[FileEntry]:
         details = filesystem.find(path, detail=True, withdirs=parse_location(uri).scheme != "s3")
         if not details and not filesystem.exists(path):
             raise FileNotFoundError(path)
-    if set(details) == {path} and details[path]["type"] == "file":
+    # For the name of a file, adlfs answers with a list.
+    if set(details) == {path} and (isinstance(details, list) or details[path]["type"] == "file"):
         raise StorageError(f"{uri} is a file, not a directory.", path=uri)
     files = [
         replace(_entry(info, name[len(path) :].lstrip("/")), modified_ns=_version_ns(info))

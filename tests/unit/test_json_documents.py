@@ -201,7 +201,7 @@ def the_position(text: str) -> Any:
 
 def the_record(content: str) -> Any:
     with tempfile.TemporaryDirectory() as directory:
-        Path(directory, database._RECORD).write_text(content, encoding="utf-8")
+        database._record_file(Path(directory), "mariadb").write_text(content, encoding="utf-8")
         record = database._record(Path(directory))
         return record and dataclasses.replace(record, server=HOME / record.server.name)
 
@@ -257,7 +257,7 @@ DOCUMENTS: Mapping[str, Document] = {
         read=BucketMerge.from_json,
     ),
     "embedded.database._record": Document(
-        values=made(database._Record, server=words.map(lambda name: HOME / name)),
+        values=made(database._Record, kind=st.just("mariadb"), server=words.map(lambda name: HOME / name)),
         write=lambda record: record.text(HOME),
         read=the_record,
     ),

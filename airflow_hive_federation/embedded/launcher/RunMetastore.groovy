@@ -1,6 +1,7 @@
 // Runs Hive's metastore and writes its ports to the announcement file.
 // Arguments: Thrift port and the database's port (0: any free one, for Derby), lock file, announcement file,
-// name, directory, parent's process id or 0, kind of the database (derby or postgresql).
+// name, directory, parent's process id or 0, kind of the database (derby, postgresql or mariadb), file of the
+// statements of its schema (-: new databases have it).
 import groovy.json.JsonOutput
 import java.lang.management.ManagementFactory
 import java.nio.channels.FileChannel
@@ -13,7 +14,7 @@ import org.apache.derby.drda.NetworkServerControl
 import org.apache.hadoop.hive.metastore.HiveMetaStore
 import org.apache.thrift.server.TServer
 
-def (port, jdbcPort, lockFile, announcementFile, name, directory, parent, database) = args
+def (port, jdbcPort, lockFile, announcementFile, name, directory, parent, database, schema) = args
 if (parent != '0') {
     Lifetime.tieToInput(System.in)
     Lifetime.tieTo(parent as long)
@@ -33,9 +34,9 @@ if (lock == null) {
     Runtime.runtime.halt(3)
 }
 
-if (database == 'postgresql') {
+if (database != 'derby') {
     try {
-        Postgresql.createDatabase()
+        ServerDatabase.create(database, schema)
     } catch (SQLException failure) {
         System.err.println("FATAL ${failure}")
         Runtime.runtime.halt(4)

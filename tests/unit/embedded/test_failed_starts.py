@@ -97,17 +97,18 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
 
 
 def test_every_name_of_a_start_is_known() -> None:
+    records = [database._record_file(Path(), kind).name for kind in database.SERVERS]
     created = {
         metastore._LOCK,
         metastore._LOG,
         database._DERBY_DATA,
         f"{database._DERBY_DATA}.partial",
-        database._RECORD,
-        database._OWN_SERVER,
+        *database.SERVERS,
+        *records,
         derby._FILE,
         # write_atomically
         f".{derby._FILE}.17.partial",
-        f".{database._RECORD}.17.partial",
+        *(f".{record}.17.partial" for record in records),
     }
     unknown = {name for name in created if not any(fnmatch(name, known) for known in failed_starts._CREATED)}
     assert unknown == set()

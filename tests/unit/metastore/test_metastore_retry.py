@@ -50,6 +50,7 @@ def test_of_the_methods_that_begin_with_get_these_are_not() -> None:
         'Update of object with id "3[OID]" failed : ERROR: deadlock detected\n  Detail: Process 7 waits',
         "A lock could not be obtained due to a deadlock, cycle of locks and waiters is:",
         "Deadlock found when trying to get lock; try restarting transaction",
+        "Exception rolling back to savepoint rollback_4135966118139",
         "Transaction (Process ID 52) was deadlocked on lock resources with another process",
     ],
 )

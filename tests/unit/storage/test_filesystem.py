@@ -111,6 +111,34 @@ def test_unknown_scheme() -> None:
         fs.open_filesystem("nosuch://x/y")
 
 
+def test_a_driver_of_azure_gets_the_account_and_finds_files_by_their_container(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its listings name files so; a path with the account would seem to be one file without a name."""
+    opened: list[dict[str, Any]] = []
+    monkeypatch.setattr("fsspec.filesystem", lambda scheme, **options: opened.append({scheme: options}))
+    for uri in ("abfss://box@mine.dfs.core.windows.net/t/f", "abfs://box/t/f"):
+        assert fs.open_filesystem(uri)[1] == "box/t/f"
+    fs.open_filesystem("abfs://box@mine.dfs.core.windows.net/t", {"account_name": "other"})
+    account = {"account_name": "mine", "account_host": "mine.blob.core.windows.net"}
+    uncached = {"use_listings_cache": False}
+    assert opened == [
+        {"abfs": {**uncached, **account}},
+        {"abfs": uncached},
+        {"abfs": {**uncached, **account, "account_name": "other"}},
+    ]
+
+
+def test_what_others_write_is_seen_on_each_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr(
+        "fsspec.filesystem", lambda _, **options: opened.append(options["use_listings_cache"])
+    )
+    for uri in ("s3://a/b", "gs://a/b", "abfs://a/b"):
+        fs.open_filesystem(uri)
+    assert opened == [False] * 3
+
+
 def test_memory_keeps_its_authority_in_the_path() -> None:
     filesystem, path = fs.open_filesystem("memory://bucket/a")
     assert (filesystem.protocol, path) == ("memory", "/bucket/a")

@@ -149,6 +149,14 @@ def test_causes_of_other_drivers(cause: Exception, kind: type[StorageError]) -> 
     assert type(caught.value) is kind
 
 
+def test_a_refused_upload_of_azure_is_named() -> None:
+    """adlfs raises a ``RuntimeError`` for it; that of another origin passes."""
+    with pytest.raises(StorageUnavailableError), storage_errors("abfs://b/t"):
+        raise RuntimeError("Failed to upload block") from HttpResponseError(503, "ServerBusy")
+    with pytest.raises(RuntimeError, match="a fault"), storage_errors("abfs://b/t"):
+        raise RuntimeError("a fault")
+
+
 class FailedTaskError(Exception):
     """Like Airflow's exceptions, it has a status of HTTP."""
 

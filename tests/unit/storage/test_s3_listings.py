@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.storage import listing
 from airflow_hive_federation.storage.fence import read_fence
 from airflow_hive_federation.storage.listing import list_directory, list_files
@@ -68,6 +69,21 @@ def test_an_object_that_is_replaced_within_a_second(options: dict[str, Any]) -> 
     assert (before.path, before.size_bytes) == (after.path, after.size_bytes)
     assert before.modified_ns != after.modified_ns
     assert before.modified_ns // 10**9 == after.modified_ns // 10**9 == 1_767_225_600
+
+
+def test_a_file_that_a_driver_lists_by_its_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """adlfs does, although details are wanted."""
+
+    class Driver:
+        def find(self, path: str, *, detail: bool, withdirs: bool) -> list[str]:
+            return [path]
+
+        def invalidate_cache(self, _path: str) -> None:
+            pass
+
+    monkeypatch.setattr(listing, "open_filesystem", lambda uri, _options: (Driver(), uri[len("abfs://") :]))
+    with pytest.raises(StorageError, match="is a file"):
+        list_files("abfs://c/t")
 
 
 def test_empty_directories_that_a_driver_lists_as_directories(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import platform
 import pwd
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,14 +16,23 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
-from airflow_hive_federation.embedded import database, guard, postgresql, postgresql_programs
+from airflow_hive_federation.embedded import (
+    database,
+    database_server,
+    guard,
+    mariadb,
+    postgresql_programs,
+    server_user,
+)
 from airflow_hive_federation.embedded.configuration import metastore_settings, sql_settings
 from airflow_hive_federation.embedded.database import jdbc_password, jdbc_url, kind_of, open_database
+from airflow_hive_federation.embedded.database_server import ServerOptions
 from airflow_hive_federation.embedded.jvm import LAUNCHER
+from airflow_hive_federation.embedded.mariadb import EmbeddedMariadb
 from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
-from airflow_hive_federation.embedded.postgresql_programs import ServerUser, is_reachable, reachable_home
 from airflow_hive_federation.embedded.process import telling_line
 from airflow_hive_federation.embedded.schema import statements
+from airflow_hive_federation.embedded.server_user import ServerUser, is_reachable, reachable_home
 from airflow_hive_federation.errors import ConfigurationError, MetastoreStartError
 from airflow_hive_federation.runtime.cache import exclusively
 from airflow_hive_federation.runtime.java import Java
@@ -30,28 +41,35 @@ JAVA = Java(home=Path("/no/java"), version=21, vendor="none")
 RECORD = '{"server": "postgresql", "database": "first", "own": true}'
 
 
-def test_settings_follow_the_url() -> None:
-    url = "jdbc:postgresql://127.0.0.1:1/d"
+@pytest.mark.parametrize(
+    ("url", "driver"),
+    [
+        ("jdbc:postgresql://127.0.0.1:1/d", "org.postgresql.Driver"),
+        ("jdbc:mariadb://127.0.0.1:1/d", "org.mariadb.jdbc.Driver"),
+    ],
+)
+def test_settings_follow_the_url(url: str, driver: str) -> None:
     for settings in (
         metastore_settings(Path("/d"), jdbc_url=url, password="p"),
         sql_settings(Path("/d"), "thrift://127.0.0.1:1", url, password="p"),
     ):
         assert settings["javax.jdo.option.ConnectionURL"] == url
-        assert settings["javax.jdo.option.ConnectionDriverName"] == "org.postgresql.Driver"
+        assert settings["javax.jdo.option.ConnectionDriverName"] == driver
         assert settings["javax.jdo.option.ConnectionUserName"] == "hive"
         assert settings["javax.jdo.option.ConnectionPassword"] == "p"
 
 
-def test_the_place_of_the_data_moves_with_its_directory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "title"), [("postgresql", "PostgreSQL"), ("mariadb", "MariaDB")])
+def test_the_place_of_the_data_moves_with_its_directory(kind: str, title: str, tmp_path: Path) -> None:
     assert kind_of(tmp_path) == "derby"
-    (tmp_path / "postgresql.json").write_text(RECORD, encoding="utf-8")
-    assert kind_of(tmp_path) == "postgresql"
-    assert jdbc_url(tmp_path, 5) == "jdbc:postgresql://127.0.0.1:5/first"
-    (tmp_path / "postgresql").mkdir()
-    (tmp_path / "postgresql" / "password").write_text("secret\n", encoding="utf-8")
+    (tmp_path / f"{kind}.json").write_text(RECORD.replace("postgresql", kind), encoding="utf-8")
+    assert kind_of(tmp_path) == kind
+    assert jdbc_url(tmp_path, 5) == f"jdbc:{kind}://127.0.0.1:5/first"
+    (tmp_path / kind).mkdir()
+    (tmp_path / kind / "password").write_text("secret\n", encoding="utf-8")
     assert jdbc_password(tmp_path) == "secret"
-    (tmp_path / "postgresql" / "password").unlink()
-    with pytest.raises(ConfigurationError, match="password of the embedded PostgreSQL server cannot be read"):
+    (tmp_path / kind / "password").unlink()
+    with pytest.raises(ConfigurationError, match=f"password of the embedded {title} server cannot be read"):
         jdbc_password(tmp_path)
 
 
@@ -74,8 +92,9 @@ def test_no_metastore_begins_anew_beside_its_data(tmp_path: Path) -> None:
     (shared / "postgresql.json").write_text(record, encoding="utf-8")
     with pytest.raises(ConfigurationError, match="elsewhere, which has others"):
         open_database(JAVA, shared, None, name="n", port=0, temporary=False)
-    with pytest.raises(ConfigurationError, match="has its data in postgresql, not in derby"):
-        open_database(JAVA, shared, "derby", name="n", port=0, temporary=False)
+    for other in ("derby", "mariadb"):
+        with pytest.raises(ConfigurationError, match=f"has its data in postgresql, not in {other}"):
+            open_database(JAVA, shared, other, name="n", port=0, temporary=False)
 
 
 @pytest.mark.parametrize("recorded", [True, False])
@@ -87,7 +106,7 @@ def test_a_server_whose_password_is_lost_does_not_run_on(
 
     class Server(EmbeddedPostgresql):
         def __init__(self, home: Path) -> None:
-            options = postgresql._Options(home=home, delete=False, created=not recorded, settings={})
+            options = ServerOptions(home=home, delete=False, created=not recorded, settings={})
             super().__init__(options, cast("Any", None), 0)
 
         def stop(self) -> None:
@@ -99,7 +118,7 @@ def test_a_server_whose_password_is_lost_does_not_run_on(
     def start(directory: Path, **_: object) -> Server:
         return Server(directory)
 
-    monkeypatch.setattr(database, "driver_jars", lambda _: [])
+    monkeypatch.setattr(database, "driver_jars", lambda *_: [])
     monkeypatch.setattr(EmbeddedPostgresql, "start", start)
     if recorded:
         (tmp_path / "postgresql.json").write_text(RECORD, encoding="utf-8")
@@ -109,15 +128,15 @@ def test_a_server_whose_password_is_lost_does_not_run_on(
     assert (tmp_path / "postgresql.json").exists() == recorded
 
 
-def test_the_schemas_difference_is_the_same_for_both_databases() -> None:
-    derby, postgres = (
+def test_the_schemas_difference_is_the_same_for_all_databases() -> None:
+    derby, postgres, mysql = (
         [
-            sql.replace('"APP".', "")
+            re.sub(r"(DROP INDEX \S+) ON \S+", r"\1", sql.replace('"APP".', "").replace("`", '"'))
             for sql in statements((LAUNCHER / f"schema-4.2.0.{kind}.sql").read_text("utf-8"))
         ]
-        for kind in ("derby", "postgres")
+        for kind in ("derby", "postgres", "mysql")
     )
-    assert derby == postgres
+    assert derby == postgres == mysql
     assert len(postgres) == 13
     assert not [sql for sql in postgres if sql.endswith(";")]
 
@@ -126,24 +145,28 @@ def test_root_alone_needs_another_place(tmp_path: Path, monkeypatch: pytest.Monk
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     assert not is_reachable(closed / "home")
-    assert reachable_home(closed / "home", ServerUser()) == closed / "home"
+    assert reachable_home(closed / "home", ServerUser(), "postgresql") == closed / "home"
     elsewhere = tmp_path / "roots"
-    monkeypatch.setattr(postgresql_programs, "_ROOTS_SERVERS", elsewhere)
-    monkeypatch.setattr(postgresql_programs.tempfile, "gettempdir", lambda: str(closed))
-    assert reachable_home(closed / "home", ServerUser(user=65534, group=65534)).parent == elsewhere
+    monkeypatch.setattr(server_user, "_ROOTS_SERVERS", elsewhere)
+    monkeypatch.setattr(server_user.tempfile, "gettempdir", lambda: str(closed))
+    assert reachable_home(closed / "home", ServerUser(user=65534, group=65534), "mariadb").parent == elsewhere
 
 
 def test_machines_and_users_without_a_server_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(_: str) -> NoReturn:
         raise KeyError
 
-    monkeypatch.setattr(postgresql_programs.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(server_user.os, "geteuid", lambda: 0)
     monkeypatch.setattr(pwd, "getpwnam", unknown)
     with pytest.raises(ConfigurationError, match="no user 'nobody'"):
-        postgresql_programs.server_user()
+        server_user.server_user("PostgreSQL")
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
     with pytest.raises(ConfigurationError, match="no PostgreSQL programs are known"):
         postgresql_programs.programs(JAVA)
+    monkeypatch.setattr(mariadb.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(ConfigurationError, match="no program mariadbd") as caught:
+        EmbeddedMariadb._prepare(JAVA, Path("/no/home"), ServerUser())
+    assert "mariadb-server" in caught.value.remedy
 
 
 def test_a_failed_start_keeps_the_files_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,9 +175,9 @@ def test_a_failed_start_keeps_the_files_of_others(tmp_path: Path, monkeypatch: p
         (tmp_path / "postgresql.log").write_text("FATAL: no", encoding="utf-8")
         raise MetastoreStartError("no", log_path="")
 
-    monkeypatch.setattr(postgresql, "_started", fail)
-    monkeypatch.setattr(postgresql, "find_java", lambda: JAVA)
-    monkeypatch.setattr(postgresql, "server_user", ServerUser)
+    monkeypatch.setattr(EmbeddedPostgresql, "_started", fail)
+    monkeypatch.setattr(database_server, "find_java", lambda: JAVA)
+    monkeypatch.setattr(database_server, "server_user", lambda _: ServerUser())
     with pytest.raises(MetastoreStartError):
         EmbeddedPostgresql.start(directory=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["postgresql.log"]
@@ -183,10 +206,10 @@ def test_a_failed_start_keeps_the_data_of_one_that_came_first(
         raise ConfigurationError("a PostgreSQL server is running")
 
     monkeypatch.setenv("AIRFLOW_HIVE_FEDERATION_CACHE", str(tmp_path))
-    monkeypatch.setattr(postgresql, "exclusively", exclusively_after_another)
-    monkeypatch.setattr(postgresql, "_started", fail)
-    monkeypatch.setattr(postgresql, "find_java", lambda: JAVA)
-    monkeypatch.setattr(postgresql, "server_user", ServerUser)
+    monkeypatch.setattr(database_server, "exclusively", exclusively_after_another)
+    monkeypatch.setattr(EmbeddedPostgresql, "_started", fail)
+    monkeypatch.setattr(database_server, "find_java", lambda: JAVA)
+    monkeypatch.setattr(database_server, "server_user", lambda _: ServerUser())
     with pytest.raises(ConfigurationError, match="is running"):
         EmbeddedPostgresql.start(directory=home)
     assert (home / "data").is_dir()
@@ -195,10 +218,61 @@ def test_a_failed_start_keeps_the_data_of_one_that_came_first(
 def test_a_program_that_does_not_end_in_time_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql, "_PREPARE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(database_server, "_PREPARE_TIMEOUT_S", 0.01)
     (tmp_path / ".data.partial").mkdir()
     with pytest.raises(MetastoreStartError, match=f"sleep did not prepare {tmp_path} within"):
-        postgresql._run(["/bin/sleep", "60"], ServerUser(), tmp_path / ".data.partial")
+        database_server.run_program("MariaDB", ["/bin/sleep", "60"], ServerUser(), tmp_path / ".data.partial")
+
+
+def test_the_password_of_mariadb_is_on_no_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[list[str], str]] = []
+
+    def note(_: str, command: list[str], __: ServerUser, ___: Path, text: str = "") -> None:
+        given.append((command, text))
+
+    monkeypatch.setattr(mariadb, "_found", Path)
+    monkeypatch.setattr(mariadb, "run_program", note)
+    monkeypatch.setattr(mariadb, "schema_script", lambda *_: "CREATE TABLE a (\n  b INT\n);\n")
+    program = EmbeddedMariadb._prepare(JAVA, tmp_path, ServerUser())
+    password = EmbeddedMariadb.read_password(tmp_path)
+    options = ServerOptions(home=tmp_path, delete=False, created=True, settings={"a": "b"}, port=7)
+    started = EmbeddedMariadb._program(program, options)
+    commands = [*(command for command, _ in given), started.command]
+    assert not [word for command in commands for word in command if password in word]
+    assert [password in text for _, text in given] == [False, True]
+    assert {"--port=7", "--a=b", "--bind-address=127.0.0.1", "--socket="} <= set(started.command)
+    files = ("password", "schema.json")
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in files} == {0o600}
+    assert json.loads((tmp_path / "schema.json").read_text("utf-8"))[0] == "CREATE TABLE a (\n  b INT\n)"
+
+
+def test_the_line_of_a_failed_mariadb_names_the_cause() -> None:
+    log = (
+        "2026-01-01  0:00:00 0 [Note] Starting MariaDB\n"
+        "2026-01-01  0:00:00 0 [ERROR] Do you already have another server running on port: 1 ?\n"
+        "2026-01-01  0:00:00 0 [ERROR] Aborting\n"
+    )
+    assert telling_line(log).endswith("running on port: 1 ?")
+
+
+@pytest.mark.parametrize(
+    ("line", "content", "ready"),
+    [
+        (None, "7\n", True),
+        (None, "8\n", False),
+        (None, "", False),
+        (1, "7\nready \n", True),
+        (1, "7\nstarting\n", False),
+        (1, "7\n", False),
+    ],
+)
+def test_a_server_is_ready_by_its_own_file(
+    line: int | None, content: str, ready: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "pid").write_text(content, encoding="utf-8")
+    assert guard._is_ready(tmp_path / "pid", 7, line) is ready
 
 
 def test_the_line_of_a_failed_server_is_its_fatal_one() -> None:

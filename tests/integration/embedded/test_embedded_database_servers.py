@@ -1,4 +1,4 @@
-"""A PostgreSQL server that belongs to an embedded metastore: it starts, ends and fails with it."""
+"""A database server that belongs to an embedded metastore: it starts, ends and fails with it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ import psutil
 import pytest
 
 from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.embedded.database import SERVERS
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.errors import ConfigurationError, MetastoreStartError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.runtime.cache import is_locked
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.debian import require_program
 from tests.support.small_source import connected
 
 pytestmark = pytest.mark.slow
@@ -88,10 +89,14 @@ def test_a_failed_start_leaves_nothing(directory: Path) -> None:
         EmbeddedMetastore.start("failed", directory=directory, database="oracle")
 
 
-def test_a_server_ends_with_its_guard_and_refuses_a_taken_port_and_directory() -> None:
-    with EmbeddedPostgresql.start() as server:
-        with pytest.raises(ConfigurationError, match="a PostgreSQL server is running on"):
-            EmbeddedPostgresql.start(directory=server.directory)
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_ends_with_its_guard_and_refuses_a_taken_port_and_directory(kind: str) -> None:
+    if kind == "mariadb":
+        require_program("mariadbd", "mariadb-server")
+    made = SERVERS[kind]
+    with made.start() as server:
+        with pytest.raises(ConfigurationError, match=f"a {made.title} server is running on"):
+            made.start(directory=server.directory)
         process = psutil.Process(server.pid)
         guard = process.parent()
         assert guard is not None
@@ -99,7 +104,7 @@ def test_a_server_ends_with_its_guard_and_refuses_a_taken_port_and_directory() -
         guard.kill()
         assert wait_until(lambda: not process.is_running(), SOON)
         with socket.create_server(("127.0.0.1", server.port)):
-            with pytest.raises(MetastoreStartError, match="PostgreSQL server in") as caught:
+            with pytest.raises(MetastoreStartError, match=f"{made.title} server in") as caught:
                 server.restart()
             assert Path(caught.value.log_path) == server.log_path
         server.restart()
