@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from airflow_hive_federation.runtime.cache import cache_directory, exclusively
+
 _SYSTEM_PATH = "/usr/sbin:/usr/local/sbin:/sbin"
 
 
@@ -27,10 +29,12 @@ def install(*packages: str) -> None:
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         return
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", *packages]):
-        subprocess.run(
-            ["apt-get", *arguments], env=environment, capture_output=True, check=False, timeout=600
-        )
+    # Tests run side by side, and apt-get fails beside another one.
+    with exclusively(cache_directory() / "apt-get.lock"):
+        for arguments in (["update", "-q"], ["install", "-y", "-q", "--no-install-recommends", *packages]):
+            subprocess.run(
+                ["apt-get", *arguments], env=environment, capture_output=True, check=False, timeout=600
+            )
 
 
 def _which(name: str) -> str | None:
