@@ -140,7 +140,8 @@ class BootstrapDumpOperator(PolicyOperator):
             else:
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
-                    drain(client, start, timeout_s=policy.open_txn_timeout_s, observer=self.observer)
+                    observer = self.wait_observer(context)
+                    drain(client, start, timeout_s=policy.open_txn_timeout_s, observer=observer)
             summary = dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, observer=self.observer)
             self.note_dump(summary.dump, policy)
             return summary
