@@ -40,7 +40,7 @@ _CALL = 'group_id="replicate",'
 
 def run(setting: Setting) -> Iterator[Result]:
     """Measure the median and the 99th percentile, with a verification in each cycle and in some."""
-    for_s = 180.0 if setting.scale == "full" else 60.0
+    for_s = 120.0 if setting.scale == "full" else 60.0
     work = f"{_PER_S:g} commit of one row per second into {TABLES} ACID tables for {for_s / 60:g} minutes"
     with ExitStack() as stack:
         source, target = stack.enter_context(metastores(setting.directory, "source", "target"))
