@@ -29,6 +29,7 @@ from airflow_hive_federation.published.directory import REPLICATION, StateDirect
 from airflow_hive_federation.published.work import COMPACTED, COMPACTION, INGEST, INGESTED
 from airflow_hive_federation.replication import failover
 from airflow_hive_federation.replication.dump import drain
+from airflow_hive_federation.replication.groups import cycle as groups_cycle
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 POLICY = """
@@ -215,6 +216,25 @@ def test_a_failing_command_of_a_group_is_a_failure_of_each_member(
     for failed in found.values():
         assert "MetastoreUnreachableError" in failed.error
         assert failed.by.command == f"replicate {action}"
+
+
+def test_a_cycle_of_a_group_publishes_its_wait_for_each_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+    (path := tmp_path / "group.toml").write_text(GROUP, encoding="utf-8")
+
+    def waits(*_: object, observer: Observer, **__: object) -> None:
+        observer(TransactionsOpen(database="together", transactions=(5,)))
+
+    monkeypatch.setattr(groups_cycle, "run_group_cycle", waits)
+    # There is no metastore, so the command fails after its wait.
+    assert main(["replicate", "run", str(path)]) != 0
+    place = StateDirectory(f"file:{tmp_path / 'state'}")
+    found = [place.read(REPLICATION, key, state.POSITION) for key in place.keys(REPLICATION)]
+    assert len(found) == 2
+    assert all(position and "1 transaction still open: 5" in position.running for position in found)
 
 
 def test_a_failing_ingest_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
