@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from airflow_hive_federation.clusters.look import CopyLook, TableLook
@@ -29,15 +29,6 @@ from airflow_hive_federation.replication.status import Lag, ReplicationStatus, T
 #: A name that a page must show as text.
 MARKUP = "<img src=x onerror=globalThis.executed=1>"
 USER, PASSWORD = "admin", "open-sesame"
-#: Airflow's own commands in one process: its imports take longer than both.
-_SERVE = """
-import sys
-from airflow.__main__ import main
-port = sys.argv[1]
-for arguments in ("db migrate", f"api-server --apps core --workers 1 --host 127.0.0.1 --port {port}"):
-    sys.argv = ["airflow", *arguments.split()]
-    main()
-"""
 
 
 @contextmanager
@@ -64,22 +55,23 @@ def page_server(python: Path, home: Path, *, prefix: str) -> Iterator[AirflowSer
         "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
         "AIRFLOW__HIVE_FEDERATION__STATE_URI": f"file:{home / 'state'}",
     }
+    airflow = [str(python), "-m", "airflow"]
+    serve = ["api-server", "--apps", "core", "--workers", "1", "--host", "127.0.0.1", "--port", str(port)]
     with log_path.open("ab") as log:
+        subprocess.run(
+            [*airflow, "db", "migrate"], env=environment, cwd=home, stdout=log, stderr=log, check=True
+        )
         process = subprocess.Popen(
-            [str(python), "-c", _SERVE, str(port)],
-            env=environment,
-            cwd=home,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+            [*airflow, *serve], env=environment, cwd=home, stdout=log, stderr=log, start_new_session=True
         )
     server = AirflowServer(url, process, str(log_path))
     try:
         server.wait(lambda: answers(server), "Airflow's API server did not come up.")
         yield server
     finally:
-        # It may have children.
-        os.killpg(process.pid, signal.SIGTERM)
+        # It may have children, or have ended by itself.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
         process.wait(timeout=60)
 
 

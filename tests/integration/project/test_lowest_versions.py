@@ -155,13 +155,13 @@ def test_the_page_of_older_airflows(environment: Environment, prefix: str, tmp_p
         expect(page.get_by_role("heading", name="Tables by cluster")).to_be_visible()
         page.get_by_role("link", name="Replication", exact=True).click()
         page.get_by_role("link", name=MARKUP).click()
-        expect(page.get_by_role("alert")).to_contain_text(f"Start {MARKUP}.")
+        expect(page.get_by_text(f"Remedy: Start {MARKUP}.").first).to_be_visible()
         for table in ("Tables", "Tables that are not replicated"):
             expect(rows_of(page, table).filter(has_text=MARKUP)).to_have_count(1)
         assert seen.serious_problems(".hf") == []
         # A link from outside leads to the policy, too.
         page.reload()
-        expect(page.get_by_role("alert")).to_contain_text(f"Start {MARKUP}.")
+        expect(page.get_by_text(f"Remedy: Start {MARKUP}.").first).to_be_visible()
         seen.take_picture(f"airflow-{environment.version}-policy")
         assert page.evaluate("document.documentElement.classList.contains('dark')")
         assert page.evaluate("globalThis.executed") is None
