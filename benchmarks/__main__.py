@@ -42,7 +42,7 @@ IDS = (
     "routing",
 )
 #: Parts that run only if they are named, because they take long.
-BY_NAME = ("replicate-follow-hour",)
+BY_NAME = ("replicate-follow-hour", "replicate-dag")
 #: Parts without metastores, or whose metastores do not come from ``contenders.metastores``.
 ON_DERBY_ONLY = (
     "import",
@@ -171,6 +171,13 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
             bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
             yield from following.run_hour(bench)
+    if "replicate-dag" in parts:
+        from benchmarks import by_dag
+        from benchmarks.bootstrap import Setting
+
+        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+            yield from by_dag.run(bench)
     if "external" in parts:
         from benchmarks import external
         from benchmarks.bootstrap import Setting

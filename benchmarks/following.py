@@ -60,25 +60,25 @@ def run(setting: Setting) -> Iterator[Result]:
             before_s = _processor_s(process)
             ours = _lags(source, target, "followed", for_s)
             setting.say(f"processor time of the follower: {_processor_s(process) - before_s:.1f} s")
-        setting.say(f"the follower: {_described(ours)}")
+        setting.say(f"the follower: {described(ours)}")
         with HiveRepl(source, target, stock=False) as hive, _repeated(hive, setting.directory):
             peers = _lags(source, target, "repl", for_s)
-        setting.say(f"{hive.name}: {_described(peers)}")
+        setting.say(f"{hive.name}: {described(peers)}")
     peer = f"{hive.name}, without a pause"
     yield faster(
         _PART,
         f"median of {work}",
-        ours_s=_percentile(ours, 50),
+        ours_s=percentile(ours, 50),
         peer=peer,
-        peer_s=_percentile(peers, 50),
+        peer_s=percentile(peers, 50),
         at_least=None,
     )
     yield seconds(
         _PART,
         f"99th percentile of {work}",
-        ours_s=_percentile(ours, 99),
+        ours_s=percentile(ours, 99),
         peer=peer,
-        peer_s=_percentile(peers, 99),
+        peer_s=percentile(peers, 99),
         at_most_s=_AIM_S,
     )
 
@@ -99,8 +99,8 @@ def run_hour(setting: Setting) -> Iterator[Result]:
         process = stack.enter_context(_follower(source, target, setting))
         before_s, before = _processor_s(process), process.memory_info().rss
         with _other_work(source):
-            lags = _commits(source, target, "followed", for_s)
-        setting.say(f"the follower: {_described([commit.lag_s for commit in lags])}")
+            lags = commits(source, target, "followed", for_s)
+        setting.say(f"the follower: {described([commit.lag_s for commit in lags])}")
         setting.say(
             f"processor time of the follower: {_processor_s(process) - before_s:.1f} s; memory: "
             f"{before / 2**20:.0f} MiB at first, {process.memory_info().rss / 2**20:.0f} MiB at the end"
@@ -110,7 +110,7 @@ def run_hour(setting: Setting) -> Iterator[Result]:
     yield seconds(
         _HOUR_PART,
         f"99th percentile of {work}",
-        ours_s=_percentile([commit.lag_s for commit in lags], 99),
+        ours_s=percentile([commit.lag_s for commit in lags], 99),
         peer="the aim",
         peer_s=_AIM_S,
         at_most_s=_AIM_S,
@@ -227,7 +227,7 @@ def _repeated(hive: HiveRepl, directory: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class Seen:
     """A commit that readers of the target see.
 
     :param committed_s: time of the commit, in seconds after the first one.
@@ -238,29 +238,39 @@ class _Seen:
     lag_s: float
 
 
-def _tenth(commits: Sequence[_Seen], number: int, for_s: float) -> float:
+def _tenth(commits: Sequence[Seen], number: int, for_s: float) -> float:
     """The 99th percentile of the commits of a tenth of the time."""
     first_s, end_s = for_s * number / 10, for_s * (number + 1) / 10
-    return _percentile([seen.lag_s for seen in commits if first_s <= seen.committed_s < end_s], 99)
+    return percentile([seen.lag_s for seen in commits if first_s <= seen.committed_s < end_s], 99)
 
 
 def _lags(source: EmbeddedMetastore, target: EmbeddedMetastore, database: str, for_s: float) -> list[float]:
-    return [seen.lag_s for seen in _commits(source, target, database, for_s)]
+    return [seen.lag_s for seen in commits(source, target, database, for_s)]
 
 
-def _commits(
-    source: EmbeddedMetastore, target: EmbeddedMetastore, database: str, for_s: float
-) -> list[_Seen]:
-    """Commit for a while, until readers of the target see every commit."""
+def commits(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    database: str,
+    for_s: float,
+    *,
+    per_s: float = _PER_S,
+) -> list[Seen]:
+    """Commit for a while, until readers of the target see every commit.
+
+    :param database: the database of the target.
+    :param for_s: seconds of the commits.
+    :param per_s: commits per second.
+    """
     waiting: defaultdict[str, dict[int, float]] = defaultdict(dict)
-    seen: list[_Seen] = []
+    seen: list[Seen] = []
     lock, written = threading.Lock(), threading.Event()
     began_s = time.monotonic()
 
     def write() -> None:
         with MetastoreClient(client_settings(source)) as client:
-            for number in range(int(for_s * _PER_S)):
-                time.sleep(max(0.0, began_s + number / _PER_S - time.monotonic()))
+            for number in range(int(for_s * per_s)):
+                time.sleep(max(0.0, began_s + number / per_s - time.monotonic()))
                 name = f"t{number % TABLES:03}"
                 write_id = commit_row(client, source.warehouse, name)
                 with lock:
@@ -285,7 +295,7 @@ def _see(
     client: MetastoreClient,
     database: str,
     waiting: defaultdict[str, dict[int, float]],
-    seen: list[_Seen],
+    seen: list[Seen],
     lock: threading.Lock,
     began_s: float,
 ) -> bool:
@@ -303,7 +313,7 @@ def _see(
             for write_id in [*waiting[name]]:
                 if write_id <= (ids.writeIdHighWaterMark or 0) and write_id not in unseen:
                     committed_s = waiting[name].pop(write_id)
-                    seen.append(_Seen(committed_s - began_s, now_s - committed_s))
+                    seen.append(Seen(committed_s - began_s, now_s - committed_s))
         return not any(waiting.values())
 
 
@@ -317,11 +327,13 @@ def _until(done: Callable[[], bool], for_s: float) -> None:
         time.sleep(_LOOK_S)
 
 
-def _percentile(values: Sequence[float], percent: int) -> float:
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return the smallest value that so many percent of the values do not exceed."""
     ordered = sorted(values)
     return ordered[math.ceil(len(ordered) * percent / 100) - 1]
 
 
-def _described(lags: Sequence[float]) -> str:
-    points = ", ".join(f"p{percent} {_percentile(lags, percent):.2f} s" for percent in (50, 90, 99, 100))
+def described(lags: Sequence[float]) -> str:
+    """Return the number of the lags and their percentiles, in words."""
+    points = ", ".join(f"p{percent} {percentile(lags, percent):.2f} s" for percent in (50, 90, 99, 100))
     return f"{len(lags)} commits, {points}"

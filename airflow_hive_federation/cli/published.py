@@ -100,6 +100,13 @@ class CommandState:
             self._publish(lambda publisher: publisher.failure(*_described(failed), seconds=seconds))
             raise
 
+    def waiting(self, observer: Observer) -> Observer:
+        """Return an observer that also publishes the command's waits for open transactions.
+
+        :param observer: receives every event first.
+        """
+        return waiting([self], observer)
+
     def following(self, source: MetastorePool, target: MetastorePool, observer: Observer) -> Observer:
         """Return an observer that also publishes a follower's failures, and its cycles every ten seconds.
 
@@ -110,6 +117,7 @@ class CommandState:
         """
         if STATE_VARIABLE not in os.environ:
             return observer
+        observer = self.waiting(observer)
         unpublished, due_s = False, 0.0
 
         def observe(event: Event) -> None:
@@ -143,6 +151,20 @@ def failures(states: Sequence[CommandState]) -> Iterator[None]:
         for state in states:
             stack.enter_context(state.failures())
         yield
+
+
+def waiting(states: Sequence[CommandState], observer: Observer) -> Observer:
+    """Return an observer that also publishes one command's waits for open transactions, for several policies.
+
+    :param observer: receives every event first.
+    """
+    if STATE_VARIABLE not in os.environ:
+        return observer
+    from airflow_hive_federation.hooks.published_waits import publishing_waits
+    from airflow_hive_federation.published.documents import Publisher
+
+    policies = [state.policy.to_json() for state in states]
+    return publishing_waits(observer, lambda: policies, Publisher(command=states[0].command), logger)
 
 
 def _described(error: HiveFederationError) -> tuple[str, str]:

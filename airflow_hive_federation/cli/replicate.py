@@ -175,10 +175,11 @@ def _replicate(args: argparse.Namespace, file: PolicyFile) -> int:
             policy=replace(file.policy, storage_options=options),
             spark=SparkPipelineHook(args.spark_conn_id, storage_options=options, observer=story.observe),
             story=story,
+            command=f"replicate {args.action}",
         )
         if args.action == "failover":
             return _fail_over(args, file, work)
-        with work.state(args).failures():
+        with work.state.failures():
             report, facts = work.act(args)
     story.stage("Done")
     if args.json:
@@ -198,7 +199,7 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
 
     if args.source_lost:
         result = take_over(work.source, work.target, work.policy, observer=work.story.observe).result()
-        work.state(args).failover(result.event_id)
+        work.state.failover(result.event_id)
     elif args.roll_back:
         roll_back_failover(
             work.source,
@@ -214,10 +215,10 @@ def _fail_over(args: argparse.Namespace, file: PolicyFile, work: _Work) -> int:
             words(SourceWritable(database=work.policy.source_database)),
         )
     else:
-        with work.state(args).failures():
+        with work.state.failures():
             report = work.fail_over()
         result = report.result()
-        work.state(args).failover(result.event_id)
+        work.state.failover(result.event_id)
         if args.back:
             args.back.write_text(policy_text(report.policy, file.target, file.source), encoding="utf-8")
     return _end_fail_over(args, work, result, result.summary)
@@ -325,28 +326,30 @@ class _Work:
     policy: ReplicationPolicy
     spark: SparkPipelineHook
     story: Story
+    command: str
 
     def act(self, args: argparse.Namespace) -> tuple[VerificationReport, dict[str, Any]]:
         """Run the requested action; return the last verification, and the result to print."""
         if args.action == "repair":
             repaired = self._repair()
-            self.state(args).cycle(self.source, self.target, None)
-            self.state(args).verification(repaired.report, whole=True)
+            self.state.cycle(self.source, self.target, None)
+            self.state.verification(repaired.report, whole=True)
             return repaired.report, {"dump": self._loaded_dump(), **result_json(repaired.result())}
         if args.action == "verify":
             dump, tables = args.dump or self._loaded_dump(), None
         else:
             dump, tables = self._cycle()
-            self.state(args).cycle(self.source, self.target, None)
+            self.state.cycle(self.source, self.target, None)
         whole, row_digests = getattr(args, "verify_whole", False), getattr(args, "row_digests", False)
         tables = None if whole else tables
         report = self._verify(dump, tables, row_digests=row_digests)
-        self.state(args).verification(report, whole=tables is None)
+        self.state.verification(report, whole=tables is None)
         return report, {"dump": dump, **result_json(report.result())}
 
-    def state(self, args: argparse.Namespace) -> CommandState:
+    @property
+    def state(self) -> CommandState:
         """Return the publisher of the state that the command brings about."""
-        return CommandState(policy=self.policy, command=f"replicate {args.action}")
+        return CommandState(policy=self.policy, command=self.command)
 
     def fail_over(self) -> FailoverReport:
         """Drain the source, load the last increment, verify, and switch the roles."""
@@ -355,7 +358,8 @@ class _Work:
         story = self.story
         if not is_switched(self.source, self.policy):
             story.stage(f"Draining {self.policy.source_database}")
-            start_failover(self.source, self.target, self.policy, observer=story.observe)
+            observer = self.state.waiting(story.observe)
+            start_failover(self.source, self.target, self.policy, observer=observer)
             self._verify(self._increment().dump, None).raise_if_different()
         story.stage("Switching the roles")
         return switch_roles(self.source, self.target, self.policy, observer=story.observe)
@@ -454,6 +458,6 @@ class _Work:
                 client,
                 start,
                 timeout_s=self.policy.open_txn_timeout_s,
-                observer=self.story.observe,
+                observer=self.state.waiting(self.story.observe),
             )
         return start

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.cli.connecting import common_storage_options, end_for
-from airflow_hive_federation.cli.published import CommandState, failures
+from airflow_hive_federation.cli.published import CommandState, failures, waiting
 from airflow_hive_federation.cli.replication_state import print_plan, print_status
 from airflow_hive_federation.cli.report import print_report
 from airflow_hive_federation.cli.story import Story
@@ -211,7 +211,7 @@ def _replicate(
                 group,
                 run_copy=spark.copy_runner,
                 threads=_CONNECTIONS,
-                observer=story.observe,
+                observer=waiting(states, story.observe),
             )
             for state in states:
                 state.cycle(source, target, None)

@@ -174,7 +174,7 @@ class AirflowServer:
         """
         # The other example DAGs stay paused, because the demo lacks the objects that their schedules would
         # serve.
-        self._insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": False}, "PATCH")
+        self.insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": False}, "PATCH")
         body = {"dag_run_id": _RUN_ID, "logical_date": None, "conf": dict(conf)}
         self._create(f"/api/v2/dags/{DAG_ID}/dagRuns", body)
         return _RUN_ID
@@ -188,10 +188,13 @@ class AirflowServer:
 
     def _create(self, path: str, body: Mapping[str, object]) -> None:
         """POST an object that has an id of its own."""
-        self._insist(path, body, "POST")
+        self.insist(path, body, "POST")
 
-    def _insist(self, path: str, body: Mapping[str, object], method: str) -> None:
-        """Repeat a request while Airflow stumbles over its SQLite database or is too busy to answer."""
+    def insist(self, path: str, body: Mapping[str, object] | None, method: str) -> None:
+        """Repeat a request while Airflow stumbles over its SQLite database or is too busy to answer.
+
+        :raises HiveFederationError: Airflow refuses the request, or is too busy for a minute.
+        """
         refusal = ""
 
         def done() -> bool:

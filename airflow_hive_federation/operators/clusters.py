@@ -24,6 +24,8 @@ from airflow_hive_federation.operators.cluster_links import (
     route_note,
     run_of,
 )
+from airflow_hive_federation.operators.lineage import LineageOperator
+from airflow_hive_federation.operators.lineage import routed as lineage_of
 from airflow_hive_federation.progress.observers import spaced
 from airflow_hive_federation.progress.quantities import several, size
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.clusters.moving import MoveReport
     from airflow_hive_federation.clusters.primary import PrimaryReport
     from airflow_hive_federation.clusters.registry import ClusterRegistry
+    from airflow_hive_federation.clusters.routing.decision import Decision
     from airflow_hive_federation.clusters.running import RoutedScript, RoutedStatement
     from airflow_hive_federation.metastore import MetastoreClient
     from airflow_hive_federation.storage.options import StorageOptions
@@ -339,7 +342,7 @@ class ChangePrimaryOperator(ClusterOperator):
         return str(self.table)
 
 
-class RoutedSqlOperator(ClusterOperator):
+class RoutedSqlOperator(LineageOperator, ClusterOperator):
     """Runs SQL statements with Spark, each in the cluster that holds all the data it needs.
 
     Each statement is routed after the statements before it have ended. Spark reads every table at its
@@ -417,6 +420,7 @@ class RoutedSqlOperator(ClusterOperator):
                 history=self._history(context, registry, options),
             )
             session = first_session(registry, database=self.database, cluster=self.cluster)
+            ran: list[Decision] = []
             routes: list[dict[str, Any]] = []
             notes: list[dict[str, Any]] = []
             with RoutesPublished(router, self.state(context), self.log) as published:
@@ -426,7 +430,11 @@ class RoutedSqlOperator(ClusterOperator):
                         notes.append(route_note(routed.decision))
                         push(context, ROUTE, notes)
                         published.note(routed.decision)
-                        answer = self._run(routed, client, registry, options) if routed.runs else {}
+                        answer = {}
+                        if routed.runs:
+                            answer = self._run(routed, client, registry, options)
+                            ran.append(routed.decision)
+                            self.lineage = lineage_of(client.settings, ran)
                         routes.append({**routed.to_json(), **answer})
                 except RoutingError as error:
                     if isinstance(decision := error.facts.get("decision"), Decision):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.hooks.compat import default_deferrable
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer, observed
+from airflow_hive_federation.hooks.published import publish_wait, publisher_of
 from airflow_hive_federation.operators.replication_base import ReplicationOperator
 from airflow_hive_federation.replication.policy import DRAIN_POLL
 from airflow_hive_federation.triggers.waiting import ProbeTrigger
@@ -59,11 +60,13 @@ class FailoverStartOperator(ReplicationOperator):
             if answer is None:
                 with source.pool() as source_pool, target.pool() as target_pool:
                     start = mark_source(source_pool, target_pool, policy, observer=self.observer)
-                answer = None if start is None else self._drained(start, policy.open_txn_timeout_s)
+                answer = None if start is None else self._drained(context, start, policy.open_txn_timeout_s)
             if answer is not None and not answer:
                 with source.pool() as source_pool:
                     start = DrainStart.from_json(answer.value)
                     end_start(source_pool, policy, start, observer=self.observer)
+            if answer is not None:
+                publish_wait(self.policy, "", asdict(publisher_of(context)), self.log)
             return SourceState(database=policy.source_database, writable=False)
 
     def execute_complete(self, context: Context, event: dict[str, object]) -> dict[str, object]:
@@ -73,10 +76,15 @@ class FailoverStartOperator(ReplicationOperator):
         self._answer = ProbeAnswer.from_json(event)
         return self.execute(context)
 
-    def _drained(self, start: DrainStart, timeout_s: float) -> ProbeAnswer:
+    def _drained(self, context: Context, start: DrainStart, timeout_s: float) -> ProbeAnswer:
         """Wait for transactions, here or in the triggerer; return the last answer."""
         deadline_s = time.time() + timeout_s
-        probe = DrainProbe(source_conn_id=self.source_conn_id, start=start.to_json())
+        probe = DrainProbe(
+            source_conn_id=self.source_conn_id,
+            start=start.to_json(),
+            policy=dict(self.policy),
+            by=asdict(publisher_of(context)),
+        )
         defers = default_deferrable() if self.deferrable is None else self.deferrable
         # The first look is in the worker: mostly it is the only one.
         poll = replace(DRAIN_POLL, timeout_s=0.0 if defers else timeout_s)

@@ -21,6 +21,7 @@ from airflow_hive_federation.progress.quantities import duration, several
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_hive_federation.ingest.runs import IngestReport
@@ -202,6 +203,22 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             storage_options=metastore.storage_options,
             stopped=lambda: self._stopped,
         )
+
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any]:
+        """Return the task's lineage, with the tables of a query where the database's hook names them."""
+        lineage = super().get_openlineage_facets_on_complete(task_instance)
+        if self.sql is None:
+            return lineage
+        from airflow.providers.openlineage.sqlparser import get_openlineage_facets_with_sql
+
+        hook = BaseHook.get_hook(str(self.sql_conn_id))
+        # A name of a table is no statement that the parser knows.
+        sql = self.sql if len(self.sql.split()) > 1 else f"SELECT * FROM {self.sql}"  # noqa: S608 - parsed only
+        # Without a connection: the task has ended, and its database need not be asked again.
+        read = get_openlineage_facets_with_sql(hook, sql, str(self.sql_conn_id), None, use_connection=False)
+        if read is not None:
+            lineage.inputs = read.inputs
+        return lineage
 
     def on_kill(self) -> None:
         """End the run before its next write or commit; its open transaction is aborted."""

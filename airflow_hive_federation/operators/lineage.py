@@ -13,16 +13,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import Asset, AssetAlias, BaseHook
+
+from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import ColumnLineageDatasetFacet
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
+    from airflow_hive_federation.clusters.routing.decision import Decision
+    from airflow_hive_federation.clusters.statements.statement import TableName
     from airflow_hive_federation.metastore import MetastoreSettings
     from airflow_hive_federation.progress.events import Event
     from airflow_hive_federation.progress.observers import Observer
+    from airflow_hive_federation.remotes.session import OpenRemote
     from airflow_hive_federation.replication.load.summary import LoadSummary
     from airflow_hive_federation.replication.policy import ReplicationPolicy
     from airflow_hive_federation.replication.replica.described_tables import DescribedTable
@@ -103,8 +108,7 @@ class LineageOperator:
 
 def namespace(settings: MetastoreSettings) -> str:
     """Return the namespace of a metastore's tables."""
-    first = urlsplit(settings.uris[0])
-    return f"hive://{first.hostname}:{first.port or _PORT}"
+    return _namespace(settings.uris[0])
 
 
 def datasets(settings: MetastoreSettings, database: str, tables: Iterable[str]) -> list[TableDataset]:
@@ -113,6 +117,48 @@ def datasets(settings: MetastoreSettings, database: str, tables: Iterable[str]) 
     :param settings: the settings of the metastore of the database.
     """
     return [TableDataset(namespace=namespace(settings), database=database, table=table) for table in tables]
+
+
+def routed(settings: MetastoreSettings, decisions: Iterable[Decision]) -> Lineage:
+    """Return the lineage of routed statements: the tables that they read and write, each once.
+
+    :param settings: the settings of the metastore whose tables they are.
+    """
+    place = namespace(settings)
+
+    def dataset(table: TableName) -> TableDataset:
+        return TableDataset(namespace=place, database=table.database or "", table=table.name)
+
+    inputs: dict[TableDataset, None] = {}
+    outputs: dict[TableDataset, None] = {}
+    for decision in decisions:
+        inputs.update(dict.fromkeys(dataset(use.table) for use in decision.inputs))
+        outputs.update(dict.fromkeys(dataset(use.table) for use in decision.outputs))
+    return Lineage(inputs=list(inputs), outputs=list(outputs))
+
+
+def behind(opened: OpenRemote, tables: Iterable[str]) -> list[TableDataset]:
+    """Return the tables of another Hive metastore that are behind the local tables of a remote.
+
+    Catalogs that are no Hive metastore give their tables names of their own, and have none here.
+
+    :param tables: the names of the local tables, without their database.
+    """
+    from airflow_hive_federation.catalog.factories import CONNECTION
+    from airflow_hive_federation.catalog.thrift import URIS
+
+    properties, remote = opened.owner.properties, opened.link.remote
+    conn_id = properties.get(CONNECTION)
+    if conn_id and BaseHook.get_connection(conn_id).conn_type == HiveMetastoreHook.conn_type:
+        place = namespace(HiveMetastoreHook(conn_id).settings)
+    elif URIS in properties and not conn_id:
+        place = _namespace(properties[URIS].partition(",")[0].strip())
+    else:
+        return []
+    return [
+        TableDataset(namespace=place, database=remote.database or "", table=remote.table or table)
+        for table in tables
+    ]
 
 
 def announce(
@@ -219,6 +265,11 @@ def verified(
         )
         inputs += [read, copy]
     return Lineage(inputs=inputs)
+
+
+def _namespace(uri: str) -> str:
+    parts = urlsplit(uri)
+    return f"hive://{parts.hostname}:{parts.port or _PORT}"
 
 
 def _skipped(tables: Mapping[str, str]) -> object:

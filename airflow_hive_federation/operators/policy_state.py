@@ -14,12 +14,14 @@ from airflow_hive_federation.hooks.published import (
     publish_cycle,
     publisher_of,
 )
+from airflow_hive_federation.hooks.published_waits import publishing_waits
 from airflow_hive_federation.operators.results import ResultOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperatorLink, Context
 
     from airflow_hive_federation.metastore import MetastorePool
+    from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.replication.failover_results import FailoverResult
     from airflow_hive_federation.replication.group_policy import ReplicationGroup
     from airflow_hive_federation.replication.load.summary import LoadSummary
@@ -27,14 +29,9 @@ if TYPE_CHECKING:
     from airflow_hive_federation.replication.verify.report import VerificationReport
 
 
-class PolicyOperator(ResultOperator):
-    """Base of the operators of a policy, which publish its state.
+class _DumpLinked(ResultOperator):
+    """Base of the operators that link to a dump."""
 
-    A publication that fails is a warning in the task's log, and fails no task.
-    """
-
-    operator_extra_links: Sequence[BaseOperatorLink] = (PolicyLink(), DumpLink())
-    policy: Mapping[str, object]
     #: The web page of the task's dump; empty if the store has none.
     dump_url = ""
 
@@ -44,9 +41,23 @@ class PolicyOperator(ResultOperator):
 
         self.dump_url = web_address(dump, policy.storage_options)
 
+
+class PolicyOperator(_DumpLinked):
+    """Base of the operators of a policy, which publish its state.
+
+    A publication that fails is a warning in the task's log, and fails no task.
+    """
+
+    operator_extra_links: Sequence[BaseOperatorLink] = (PolicyLink(), DumpLink())
+    policy: Mapping[str, object]
+
     def watched(self, context: Context) -> FailuresPublished:
         """Publish the error with which the task ends."""
         return FailuresPublished(lambda: [self.policy], context, self.log)
+
+    def wait_observer(self, context: Context) -> Observer:
+        """Return the observer of a task that waits for open transactions itself: it publishes the wait."""
+        return publishing_waits(self.observer, lambda: [self.policy], publisher_of(context), self.log)
 
     def publish_cycle(
         self,
@@ -76,15 +87,22 @@ class PolicyOperator(ResultOperator):
             policy_publisher(policy, publisher_of(context)).failover(result.event_id)
 
 
-class GroupStateOperator(ResultOperator):
-    """Base of the operators of a consistency group, which publish the state of each member's policy."""
+class GroupStateOperator(_DumpLinked):
+    """Base of the operators of a consistency group, which publish the state of each member's policy.
 
-    operator_extra_links: Sequence[BaseOperatorLink] = (ReplicationLink(),)
+    They link to one dump: the one that holds the record of the group, or the first of a bootstrap.
+    """
+
+    operator_extra_links: Sequence[BaseOperatorLink] = (ReplicationLink(), DumpLink())
     group: Mapping[str, object]
 
     def watched(self, context: Context) -> FailuresPublished:
         """Publish the error with which the task ends, for each member."""
         return FailuresPublished(self._members, context, self.log)
+
+    def wait_observer(self, context: Context) -> Observer:
+        """Return the observer of a task that waits for open transactions: it publishes each member's wait."""
+        return publishing_waits(self.observer, self._members, publisher_of(context), self.log)
 
     def publish_cycles(
         self,

@@ -14,6 +14,7 @@ from airflow_hive_federation.operators.lineage import (
     Lineage,
     LineageOperator,
     announce,
+    behind,
     datasets,
 )
 from airflow_hive_federation.operators.remote_state import RemoteStatePublished
@@ -222,12 +223,13 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
                 whole=self.whole,
             )
             state.refreshed(remotes, report)
+            names = sorted({*report.created, *report.altered, *report.with_partitions})
+            read = behind(remotes.open(kind, parse_name(kind, self.remote)), names) if names else []
         self._name_left_out(report)
         settings = HiveMetastoreHook(self.metastore_conn_id).settings
         database = report.remote.partition(".")[0]
-        names = sorted({*report.created, *report.altered, *report.with_partitions})
         changed = datasets(settings, database, names)
-        self.lineage = Lineage(outputs=changed)
+        self.lineage = Lineage(inputs=read, outputs=changed)
         announce(context, REFRESHED, changed, {"event_id": report.event_id, "remote": report.remote})
         return report
 

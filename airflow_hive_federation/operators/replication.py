@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import TaskGroup, TriggerRule
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.hooks.compat import AirflowSkipException, BaseBranchOperator
-from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
+from airflow_hive_federation.hooks.compat import AirflowSkipException
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
-from airflow_hive_federation.hooks.page_links import PolicyLink
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
-from airflow_hive_federation.hooks.progress import task_observer
-from airflow_hive_federation.hooks.published import FailuresPublished
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     CopiedSizes,
@@ -24,9 +21,9 @@ from airflow_hive_federation.operators.lineage import (
 )
 from airflow_hive_federation.operators.policy_state import PolicyOperator
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
+from airflow_hive_federation.operators.replication_branch import ReplicationBranchOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.spark_tasks import run_name
-from airflow_hive_federation.progress.events import CycleChosen
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
@@ -42,59 +39,6 @@ if TYPE_CHECKING:
 #: The number of tables dumped side by side, over a connection each.
 _DUMP_CONNECTIONS = 8
 _DECIDE = "decide"
-
-
-class ReplicationBranchOperator(BaseBranchOperator):
-    """Chooses a bootstrap until the target is published, and increments from then on.
-
-    Returns the id of the chosen task; the other branch is skipped.
-
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
-    :param target_conn_id: the connection of the target's metastore. (templated)
-    :param bootstrap_task_id: the first task of the bootstrap.
-    :param increment_task_id: the first task of an increment.
-    :param problem: the text of an error that was found in the policy earlier; the task fails with it.
-        (templated)
-    :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
-    """
-
-    template_fields: Sequence[str] = ("policy", "target_conn_id", "problem")
-    template_fields_renderers = {"policy": "json"}
-    ui_color = "#e8e8e8"
-    operator_extra_links = (PolicyLink(),)
-
-    def __init__(
-        self,
-        *,
-        policy: ReplicationPolicy | Mapping[str, object],
-        target_conn_id: str,
-        bootstrap_task_id: str,
-        increment_task_id: str,
-        problem: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.policy = policy_fields(policy)
-        self.target_conn_id = target_conn_id
-        self.bootstrap_task_id = bootstrap_task_id
-        self.increment_task_id = increment_task_id
-        self.problem = problem
-
-    def choose_branch(self, context: Context) -> str:
-        with FailuresPublished(lambda: [self.policy], context, self.log):
-            return self._chosen()
-
-    def _chosen(self) -> str:
-        from airflow_hive_federation.replication.cycle import is_published
-
-        if self.problem:
-            raise airflow_error(self.problem, retryable=False)
-        hook = HiveMetastoreHook(self.target_conn_id)
-        with as_airflow_error(), hook.client() as client:
-            policy = rendered_policy(self.policy, hook.storage_options)
-            published = is_published(client, policy)
-        task_observer(self.log)(CycleChosen(database=policy.target_database, published=published))
-        return self.increment_task_id if published else self.bootstrap_task_id
 
 
 class BootstrapDumpOperator(PolicyOperator):
@@ -140,7 +84,8 @@ class BootstrapDumpOperator(PolicyOperator):
             else:
                 with pool.client() as client:
                     start = begin_drain(client, policy.source_database)
-                    drain(client, start, timeout_s=policy.open_txn_timeout_s, observer=self.observer)
+                    observer = self.wait_observer(context)
+                    drain(client, start, timeout_s=policy.open_txn_timeout_s, observer=observer)
             summary = dump_bootstrap(pool, policy, start, threads=_DUMP_CONNECTIONS, observer=self.observer)
             self.note_dump(summary.dump, policy)
             return summary
@@ -267,6 +212,9 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
     :param whole: compare files and rows of all tables, not only of those that have changed since a
         verification last found them equal.
+    :param every: the number of cycles per verification. The task is skipped after the others; the next one
+        compares the tables that they have changed. It is not skipped after a bootstrap, after a cycle that
+        found nothing to do, and while source and target differ.
     :param row_digests: compare digests of all rows, not only their number; this reads all columns.
     :param fail: fail if source and target differ; otherwise return the differences, for
         :class:`RepairReplicaOperator`.
@@ -276,15 +224,26 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
     ui_color = "#f0e8d8"
 
     def __init__(
-        self, *, whole: bool = False, row_digests: bool = False, fail: bool = True, **kwargs: object
+        self,
+        *,
+        whole: bool = False,
+        every: int = 1,
+        row_digests: bool = False,
+        fail: bool = True,
+        **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
+        if every < 1:
+            raise ConfigurationError(
+                f"The verification in each {every} cycles is impossible.", remedy="Give a number from 1 on."
+            )
         self.whole = whole
+        self.every = every
         self.row_digests = row_digests
         self.fail = fail
 
     def perform(self, context: Context) -> VerificationResult:
-        from airflow_hive_federation.replication.verify.unverified import tables_to_compare
+        from airflow_hive_federation.replication.verify.unverified import is_due, tables_to_compare
         from airflow_hive_federation.replication.verify.verify import verify_replica
 
         with self.leaving():
@@ -293,6 +252,11 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
             dump = latest_dump(self.dump)
             uri, tables = dump_uri(dump), None
             self.note_dump(uri, policy)
+            skips = self.every > 1 and not is_idle(dump)
+            if skips and not is_due(uri, policy.storage_options, every=self.every):
+                raise AirflowSkipException(
+                    f"One cycle of {self.every} is verified: its verification compares this one, too."
+                )
             if not self.whole:
                 tables = tables_to_compare(uri, policy.storage_options, idle=is_idle(dump))
             with source.pool() as source_pool, target.pool() as target_pool:
@@ -382,6 +346,7 @@ def replicate_database(
     spark_conf: Mapping[str, str] | None = None,
     deferrable: bool = True,
     verify_whole: bool = False,
+    verify_every: int = 1,
     group_id: str | None = None,
 ) -> TaskGroup:
     """Build the task group that keeps one database in step with its source.
@@ -397,6 +362,8 @@ def replicate_database(
     :param spark_conf: Spark properties of the jobs.
     :param deferrable: wait for open transactions in the triggerer instead of a worker slot.
     :param verify_whole: compare files and rows of all tables in every run, not only of the changed tables.
+    :param verify_every: the number of cycles per verification, which compares what all of them have changed;
+        a verification takes longer than a small cycle, and holds up the next run.
     :param group_id: the id of the group; ``replicate_<policy name>`` by default.
     :raises ConfigurationError: the policy has an unknown field or lacks a required one, or its name is a
         template and no ``group_id`` is given.
@@ -418,6 +385,7 @@ def replicate_database(
             spark={"spark_conn_id": spark_conn_id, "spark_conf": spark_conf},
             deferrable=deferrable,
             verify_whole=verify_whole,
+            verify_every=verify_every,
         )
     return group
 
@@ -442,6 +410,7 @@ def cycle_tasks(
     spark: Mapping[str, Any],
     deferrable: bool,
     verify_whole: bool,
+    verify_every: int = 1,
     called: str | None = None,
     problem: Any = None,
 ) -> None:
@@ -483,7 +452,9 @@ def cycle_tasks(
         **ends,
         **spark,
     )
-    verify = VerifyReplicaOperator(task_id="verify", dump=load.output, whole=verify_whole, **ends, **spark)
+    verify = VerifyReplicaOperator(
+        task_id="verify", dump=load.output, whole=verify_whole, every=verify_every, **ends, **spark
+    )
     decide = ReplicationBranchOperator(
         task_id=_DECIDE,
         policy=fields,

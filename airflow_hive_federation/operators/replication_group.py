@@ -151,9 +151,11 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
                     group,
                     run_copy=spark.copy_runner,
                     threads=_DUMP_CONNECTIONS,
-                    observer=self.observer,
+                    observer=self.wait_observer(context),
                 )
                 self.publish_cycles(context, source_pool, target_pool, group, summary.members)
+            if summary.members:
+                self.note_dump(summary.members[0].dump, group.policies[0])
             self.note(context, source.settings, target.settings, group, summary.members)
             return summary
 
@@ -179,9 +181,12 @@ class GroupDumpOperator(_GroupOperator):
         with as_airflow_error():
             source, target, group = self.ends()
             with source.pool(_DUMP_CONNECTIONS) as source_pool, target.pool() as target_pool:
-                return dump_group(
+                dumped = dump_group(
                     source_pool, target_pool, group, threads=_DUMP_CONNECTIONS, observer=self.observer
                 )
+            if dumped.dump:
+                self.note_dump(dumped.dump, group.policies[0])
+            return dumped
 
 
 class GroupLoadOperator(_GroupLoadingOperator):
@@ -216,6 +221,8 @@ class GroupLoadOperator(_GroupLoadingOperator):
         with self.leaving():
             source, target, group = self.ends()
             dumped = GroupDump.from_json(self.dump)
+            if dumped.dump:
+                self.note_dump(dumped.dump, group.policies[0])
             spark, copied = self.spark(group), CopiedSizes(self.observer)
             with source.pool() as source_pool:
                 for member in dumped.members:

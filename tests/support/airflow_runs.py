@@ -22,9 +22,9 @@ def instances(server: AirflowServer, run: str) -> dict[str, dict[str, str]]:
 
 def begin(server: AirflowServer, dag_id: str, conf: dict[str, Any], *, run_id: str) -> str:
     """Trigger a DAG; return the path of its run."""
-    server._insist(f"/api/v2/dags/{dag_id}", {"is_paused": False}, "PATCH")
+    server.insist(f"/api/v2/dags/{dag_id}", {"is_paused": False}, "PATCH")
     body = {"dag_run_id": run_id, "logical_date": None, "conf": conf}
-    server._insist(f"/api/v2/dags/{dag_id}/dagRuns", body, "POST")
+    server.insist(f"/api/v2/dags/{dag_id}/dagRuns", body, "POST")
     return f"/api/v2/dags/{dag_id}/dagRuns/{run_id}"
 
 
@@ -41,7 +41,7 @@ def answer(server: AirflowServer, run: str, option: str) -> None:
         approval = details(server, asked)
         instance = approval.get("id", "")
         if approval.get("state") in WAITING and instance not in answered and is_noticed(server, instance):
-            server._insist(f"{asked}/-1/hitlDetails", {"chosen_options": [option]}, "PATCH")
+            server.insist(f"{asked}/-1/hitlDetails", {"chosen_options": [option]}, "PATCH")
             answered.add(instance)
         return state(server, run) in ENDED
 

@@ -14,7 +14,7 @@ from airflow_hive_federation.clusters.metadata import (
     write_metadata,
 )
 from airflow_hive_federation.errors import NoSuchObjectError
-from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
@@ -26,7 +26,7 @@ class Warehouse:
         self.tables: dict[str, list[types.Table]] = {}
         self.partitions: dict[str, list[types.Partition]] = {}
         self.calls = 0
-        self.settings = None
+        self.settings: MetastoreSettings | None = None
 
     @property
     def client(self) -> MetastoreClient:

@@ -46,6 +46,29 @@ def tables_to_compare(
             return None  # Old dumps are removed.
 
 
+def is_due(dump: str, options: StorageOptions | None = None, *, every: int) -> bool:
+    """Return whether a verification is due after a cycle that has changed something.
+
+    It is due after a bootstrap, after so many cycles that no verification has found equal, and as long as the
+    last verification found differences or rows that cannot be read.
+
+    :param dump: URI of the dump from which the target was last loaded.
+    :param options: options of the dump's storage.
+    :param every: number of cycles per verification.
+    """
+    directory = DumpDirectory(dump, options)
+    for _ in range(every):
+        if found_equal(directory):
+            return False
+        manifest = directory.manifest()
+        if found_unequal(directory) or not manifest.is_increment:
+            return True
+        directory = DumpDirectory(manifest.previous, options)
+        if not directory.dump_finished:
+            return True  # Old dumps are removed.
+    return True
+
+
 def keep_report(directory: DumpDirectory, report: VerificationReport, tables: Collection[str] | None) -> None:
     """Write a report beside its dump, unless it would pass tables that no verification has compared.
 

@@ -254,7 +254,7 @@ def test_the_page_shows_what_the_run_has_published(finished: Finished, browser: 
 def test_the_page_triggers_a_run(finished: Finished, browser: Browser) -> None:
     """The run begins with the values of the last one. The DAG is paused, so that no task of it runs here."""
     server, link = finished.server, finished.task("load", "/links")["extra_links"]["Hive federation"]
-    server._insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": True}, "PATCH")
+    server.insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": True}, "PATCH")
     with sight(browser, link, scheme="light", size=WIDE) as seen:
         page = seen.page
         page.get_by_role("button", name="Run a cycle").click()
@@ -265,8 +265,8 @@ def test_the_page_triggers_a_run(finished: Finished, browser: Browser) -> None:
     runs = f"/api/v2/dags/{DAG_ID}/dagRuns"
     run = server.request(f"{runs}/{run_id}")
     assert (run["state"], run["conf"]) == ("queued", server.request(f"{runs}/{finished.run_id}")["conf"])
-    server._insist(f"{runs}/{run_id}", {"state": "failed"}, "PATCH")
-    server._insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": False}, "PATCH")
+    server.insist(f"{runs}/{run_id}", {"state": "failed"}, "PATCH")
+    server.insist(f"/api/v2/dags/{DAG_ID}", {"is_paused": False}, "PATCH")
 
 
 def test_the_page_survives_a_server_that_is_away(finished: Finished, browser: Browser) -> None:
@@ -294,16 +294,16 @@ def test_the_page_survives_a_server_that_is_away(finished: Finished, browser: Br
 def test_an_event_of_the_source_starts_a_dag(finished: Finished, source: EmbeddedMetastore) -> None:
     """The triggerer runs the watcher of an asset, which fires for the event of a table of the database."""
     server, dag = finished.server, f"/api/v2/dags/{WATCHING}"
-    server._insist(dag, {"is_paused": False}, "PATCH")
+    server.insist(dag, {"is_paused": False}, "PATCH")
     # Airflow begins to watch the assets of a DAG when it reads the file of one that is not paused.
-    server._insist(f"/api/v2/parseDagFile/{server.request(dag)['file_token']}", None, "PUT")
+    server.insist(f"/api/v2/parseDagFile/{server.request(dag)['file_token']}", None, "PUT")
     assert server.request(f"{dag}/dagRuns")["dag_runs"] == []
     with connected(source) as client:
         make_table(client, "hangar", "gliders")
         event_id = client.get_current_notification_event_id()
     ended = f"{dag}/dagRuns?state=success"
     server.wait(lambda: bool(server.request(ended)["dag_runs"]), "nothing started", timeout_s=300)
-    server._insist(dag, {"is_paused": True}, "PATCH")
+    server.insist(dag, {"is_paused": True}, "PATCH")
     (run,) = server.request(f"{dag}/dagRuns")["dag_runs"]
     assert run["run_type"] == "asset_triggered"
     (event,) = server.request(f"{dag}/dagRuns/{run['dag_run_id']}/upstreamAssetEvents")["asset_events"]

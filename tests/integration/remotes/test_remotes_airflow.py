@@ -100,6 +100,10 @@ def test_a_remote_database_by_operators(
     assert (published().created, published().partitions) == (1, 1)
     root = f"hive://127.0.0.1:{metastores['near'].port}/air_mirror"
     assert added == [(f"{root}/new", "air_mirror"), (f"{root}/visit", "air_mirror")]
+    read = refresh.get_openlineage_facets_on_complete(None).inputs
+    assert [(table.namespace, table.name) for table in read] == [
+        (f"hive://127.0.0.1:{metastores['far'].port}", f"{FAR}.{name}") for name in ("new", "visit")
+    ]
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "new", delete_data=False)
     fail = RefreshRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)

@@ -17,7 +17,7 @@ from airflow_hive_federation.clusters.assignment import AssignReport
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.hooks.compat import AirflowException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
-from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.operators.cluster_status import ClusterStatusOperator
 from airflow_hive_federation.operators.clusters import (
     ChangePrimaryOperator,
@@ -152,10 +152,10 @@ def test_a_command_that_fails_is_a_failure_of_its_table(
     assert tables(place)["d.absent"].by.command == "cluster drop-copy"
 
 
-@pytest.mark.usefixtures("warehouse")
 def test_routes_are_published_with_the_tables_that_routing_has_read(
-    place: StateDirectory, monkeypatch: pytest.MonkeyPatch
+    place: StateDirectory, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    warehouse.settings = MetastoreSettings(uris=("thrift://one:9083",))
     monkeypatch.setattr(RoutedSqlOperator, "_run", lambda *_: {})
     script = "SELECT 'SECRET' FROM d.fresh; USE CLUSTER c2; SELECT 1 FROM d.behind"
     task = RoutedSqlOperator(task_id="sql", sql=script, check_files=False, record=False)
@@ -174,6 +174,9 @@ def test_routes_are_published_with_the_tables_that_routing_has_read(
         "d.behind": 1,
     }
     assert "SECRET" not in str(found)
+    # What ran before the refusal has its lineage.
+    facets = task.get_openlineage_facets_on_complete(None)
+    assert ([read.name for read in facets.inputs], facets.outputs) == (["d.fresh"], [])
 
 
 @pytest.mark.usefixtures("warehouse")

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import pytest
+from airflow.providers.openlineage.sqlparser import DatabaseInfo
+from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import (
     HiveFederationError,
@@ -14,6 +16,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
 from airflow_hive_federation.ingest import files, queries
+from airflow_hive_federation.ingest.runs import IngestReport
 from airflow_hive_federation.operators.ingest import StreamingIngestOperator
 
 
@@ -59,3 +62,32 @@ def test_a_kill_reaches_the_run(
     monkeypatch.setattr(queries, "ingest_query", ingest)
     with pytest.raises(AirflowFailException, match="A view"):
         task.execute({})  # type: ignore[arg-type]
+
+
+def test_the_lineage_of_a_query_names_its_tables(
+    connection: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the hook of the database names it; without its help, only the written table is known."""
+    conn_id = connection(host="127.0.0.1", port=1)
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP", "sqlite:///:memory:")
+    report = IngestReport(table="d.t", records=3, seconds=1.0)
+    monkeypatch.setattr(queries, "ingest_query", lambda *_, **__: report)
+
+    def names(sql: str) -> tuple[list[str], list[str]]:
+        task = StreamingIngestOperator(
+            task_id="t", table="d.t", metastore_conn_id=conn_id, sql_conn_id="shop", sql=sql, order_by=["id"]
+        )
+        task.execute({})  # type: ignore[arg-type]
+        facets = task.get_openlineage_facets_on_complete(None)
+        return [read.name for read in facets.inputs], [written.name for written in facets.outputs]
+
+    assert names("SELECT id FROM main.orders") == ([], ["d.t"])
+    hook = type(BaseHook.get_hook("shop"))
+    info = DatabaseInfo(scheme="sqlite", authority="shop:1")
+    monkeypatch.setattr(hook, "get_openlineage_database_info", lambda *_: info)
+    monkeypatch.setattr(hook, "get_openlineage_default_schema", lambda _: "main")
+    assert names("SELECT id FROM orders JOIN main.lines USING (id)") == (
+        ["main.lines", "main.orders"],
+        ["d.t"],
+    )
+    assert names("main.orders") == (["main.orders"], ["d.t"])

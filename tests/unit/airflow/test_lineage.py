@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from openlineage.client.serde import Serde
 
+from airflow_hive_federation.catalog.factories import CONNECTION
+from airflow_hive_federation.catalog.thrift import URIS
+from airflow_hive_federation.clusters.routing.decision import Decision, InputUse, OutputUse, Rule
+from airflow_hive_federation.clusters.statements.statement import TableName
 from airflow_hive_federation.metastore import MetastoreSettings
-from airflow_hive_federation.operators.lineage import Lineage, TableDataset, verified
+from airflow_hive_federation.operators.lineage import Lineage, TableDataset, behind, routed, verified
 from airflow_hive_federation.operators.replication import ReplicationLoadOperator
+from airflow_hive_federation.remotes.links import Link
+from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.described_tables import DescribedTable
 from airflow_hive_federation.replication.verify.report import TableReport, VerificationReport
@@ -65,6 +74,56 @@ def test_a_verification_has_read_both_sides() -> None:
     assert [side.inputFacets["dataQualityMetrics"].rowCount for side in (read, copy)] == [3, 2]
     (unread,) = facets_of(Lineage(inputs=[TableDataset(namespace="n", database="d", table="v")])).inputs
     assert unread.inputFacets == {}
+
+
+def test_routed_statements_report_each_table_once() -> None:
+    def decision(reads: Sequence[str], writes: Sequence[str]) -> Decision:
+        return Decision(
+            rule=Rule.INPUT,
+            reason="",
+            inputs=tuple(InputUse(table=TableName("shop", name)) for name in reads),
+            outputs=tuple(OutputUse(table=TableName("shop", name)) for name in writes),
+        )
+
+    settings = MetastoreSettings(uris=("thrift://one:9083", "thrift://two:9083"))
+    lineage = routed(settings, [decision(["a", "b"], ["c"]), decision(["c", "a"], ["d"])])
+    facets = facets_of(lineage)
+    assert [dataset.name for dataset in facets.inputs] == ["shop.a", "shop.b", "shop.c"]
+    assert [(dataset.namespace, dataset.name) for dataset in facets.outputs] == [
+        ("hive://one:9083", "shop.c"),
+        ("hive://one:9083", "shop.d"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({URIS: "thrift://far:9, thrift://other:9"}, "hive://far:9"),
+        ({CONNECTION: "far_hive"}, "hive://connected:9083"),
+        ({CONNECTION: "far_aws"}, None),
+        ({}, None),
+    ],
+)
+def test_a_remote_reads_the_tables_of_another_hive_metastore(
+    properties: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_FAR_HIVE", json.dumps({"conn_type": "hive_federation", "host": "connected"})
+    )
+    monkeypatch.setenv("AIRFLOW_CONN_FAR_AWS", json.dumps({"conn_type": "aws"}))
+    link = Link(
+        kind=Kind.DATABASE,
+        local=Name(database="mirror"),
+        remote=Name(database="sales"),
+        properties=properties,
+    )
+    found = behind(SimpleNamespace(link=link, owner=link), ["a", "b"])  # type: ignore[arg-type]
+    assert [(read.namespace, read.name) for read in found] == (
+        [(expected, "sales.a"), (expected, "sales.b")] if expected else []
+    )
+    table = replace(link, kind=Kind.TABLE, remote=Name(database="sales", table="orders"))
+    found = behind(SimpleNamespace(link=table, owner=link), ["local"])  # type: ignore[arg-type]
+    assert [read.name for read in found] == (["sales.orders"] if expected else [])
 
 
 def facets_of(lineage: Lineage) -> Any:

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import logging
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,22 +18,41 @@ from airflow_hive_federation.errors import StorageError, VerificationError
 from airflow_hive_federation.hooks import published
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, mask_secret
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
-from airflow_hive_federation.hooks.page_links import PolicyLink
+from airflow_hive_federation.hooks.page_links import DumpLink, PolicyLink
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
+from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer
 from airflow_hive_federation.hooks.published import FailuresPublished
+from airflow_hive_federation.operators import failover as operators_failover
+from airflow_hive_federation.operators.failover import FailoverStartOperator
+from airflow_hive_federation.operators.policy_state import GroupStateOperator
 from airflow_hive_federation.operators.replication import (
     BootstrapDumpOperator,
     IncrementalDumpOperator,
     ReplicationBranchOperator,
     ReplicationLoadOperator,
 )
-from airflow_hive_federation.operators.replication_group import GroupDumpOperator
+from airflow_hive_federation.operators.replication_group import (
+    GroupBootstrapOperator,
+    GroupDumpOperator,
+    GroupLoadOperator,
+)
+from airflow_hive_federation.progress.events import TransactionsAborted
+from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.provider import get_provider_info
 from airflow_hive_federation.published import directory as state
 from airflow_hive_federation.published.directory import REPLICATION, StateDirectory, policy_key
 from airflow_hive_federation.published.documents import PolicyName, PublishedCycle, Publisher
-from airflow_hive_federation.replication.dump import drain
+from airflow_hive_federation.replication import failover
+from airflow_hive_federation.replication.dump import bootstrap, drain
+from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
+from airflow_hive_federation.replication.groups import bootstrap as groups_bootstrap
+from airflow_hive_federation.replication.groups import dump as groups_dump
+from airflow_hive_federation.replication.groups import load as groups_load
+from airflow_hive_federation.replication.groups.dump import GroupDump
+from airflow_hive_federation.replication.groups.load import GroupLoadSummary
+from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
+from airflow_hive_federation.waiting import PollPolicy
 
 Define = Callable[..., str]
 POLICY = {"name": "shop", "source_database": "Shop", "dump_root": "/dumps", "target_database": "None"}
@@ -284,3 +304,147 @@ def test_a_drain_publishes_its_wait_and_its_failure(
     position = place.read(REPLICATION, policy_key(NAME), state.POSITION)
     assert position is not None
     assert (position.state, position.by.task_id) == ("absent", "g.increment")
+
+
+@pytest.fixture
+def waits(place: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A source whose transaction 5 is open at two looks; the published waits before each look."""
+    seen: list[str] = []
+
+    def still_open(*_: object) -> tuple[int, ...]:
+        seen.append(waiting(place))
+        return (5,) if len(seen) < 3 else ()
+
+    monkeypatch.setattr(drain, "still_open", still_open)
+    monkeypatch.setattr(drain, "DRAIN_POLL", PollPolicy(first_s=0.0, longest_s=0.0))
+    monkeypatch.setattr(drain, "begin_drain", lambda _, database: started(database))
+    monkeypatch.setattr(HiveMetastoreHook, "pool", lambda *_: contextlib.nullcontext(POOL))
+    monkeypatch.setattr(HiveMetastoreHook, "client", POOL.client)
+    return seen
+
+
+POOL: Any = SimpleNamespace(client=lambda *_: contextlib.nullcontext(SimpleNamespace(get_open_txns=None)))
+
+
+def started(database: str) -> drain.DrainStart:
+    return drain.DrainStart(database=database, event_id=7, transactions=(5,), moment_ms=1)
+
+
+def waiting(place: StateDirectory, name: str = "shop") -> str:
+    key = policy_key(PolicyName(name=name, source_database=name, target_database=name))
+    position = place.read(REPLICATION, key, state.POSITION)
+    return position.running if position else ""
+
+
+def assert_published(waits: list[str], place: StateDirectory) -> None:
+    assert (len(waits), waits[0], waits[1]) == (3, "", waits[2])
+    assert "shop" in waits[1]
+    assert waiting(place) == ""
+
+
+def test_a_dump_that_waits_itself_publishes_the_wait(
+    connection: Define, place: StateDirectory, waits: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = dict.fromkeys(("tables", "partitions", "files", "size_bytes", "lease"), 0)
+    summary = DumpSummary(dump="file:/dumps/1", event_id=7, **sizes)
+    monkeypatch.setattr(bootstrap, "dump_bootstrap", lambda *_, **__: summary)
+    conn_id = connection(host="127.0.0.1", port=1)
+    BootstrapDumpOperator(task_id="dump", policy=POLICY, source_conn_id=conn_id).execute(CONTEXT)
+    assert_published(waits, place)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_the_start_of_a_failover_publishes_its_wait(
+    in_time: bool,
+    connection: Define,
+    place: StateDirectory,
+    waits: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failover, "mark_source", lambda *_, **__: started("shop"))
+    monkeypatch.setattr(operators_failover, "DRAIN_POLL", PollPolicy(first_s=0.0, longest_s=0.0))
+    ended: list[str] = []
+    monkeypatch.setattr(failover, "end_start", lambda *_, **__: ended.append(waiting(place)))
+    conn_id = connection(host="127.0.0.1", port=1)
+    policy = {**POLICY, "open_txn_timeout_s": "1m" if in_time else "0s"}
+    FailoverStartOperator(
+        task_id="start", policy=policy, source_conn_id=conn_id, target_conn_id=conn_id, deferrable=False
+    ).execute(CONTEXT)
+    if in_time:
+        assert_published(waits, place)
+    else:
+        assert "shop" in ended[0]
+        assert waiting(place) == ""
+
+
+def test_a_start_that_left_its_slot_ends_the_published_wait(
+    connection: Define, place: StateDirectory
+) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    probe = DrainProbe(
+        source_conn_id=conn_id,
+        start=started("shop").to_json(),
+        policy=POLICY,
+        by=asdict(published.publisher_of(CONTEXT)),
+    )
+    published.publish_wait(POLICY, "Waits for shop.", dict(probe.by or {}), logging.getLogger())
+    assert waiting(place) == "Waits for shop."
+    answer = ProbeAnswer(ready=True, state=drain.state_of(started("shop"), ()), value=probe.start)
+    FailoverStartOperator(
+        task_id="start", policy=POLICY, source_conn_id=conn_id, target_conn_id=conn_id
+    ).execute_complete(CONTEXT, answer.to_json())
+    assert waiting(place) == ""
+
+
+def test_a_group_publishes_the_wait_of_its_bootstrap_for_each_member(
+    place: StateDirectory, waits: list[str]
+) -> None:
+    group = {
+        "name": "shop",
+        "dump_root": "/dumps",
+        "policies": [{"name": n, "source_database": n} for n in "ab"],
+    }
+    operator = GroupBootstrapOperator(task_id="b", group=group, source_conn_id="s", target_conn_id="t")
+    observer = operator.wait_observer(CONTEXT)
+    observer(drain.state_of(started("shop"), (5,)))
+    assert "shop" in waiting(place, "a")
+    assert waiting(place, "b") == waiting(place, "a")
+    observer(TransactionsAborted(database="shop", transactions=(5,)))
+    assert (waiting(place, "a"), waiting(place, "b")) == ("", "")
+
+
+@pytest.mark.usefixtures("waits")
+def test_the_tasks_of_a_group_link_to_a_dump(
+    connection: Define, place: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    group = {
+        "name": "two",
+        "dump_root": "s3://b/d",
+        "policies": [{"name": n, "source_database": n} for n in "xy"],
+    }
+    ends: Any = {"group": group, "source_conn_id": conn_id, "target_conn_id": conn_id}
+    dumped = GroupDump(group="two", dump="s3://b/d/x/1", event_id=7, members=[])
+    load = LoadSummary(dump="s3://b/d/x/0", database="x", event_id=7, tables=1, partitions=0, functions=0)
+    loaded = GroupLoadSummary(group="two", event_id=7, members=[load])
+    monkeypatch.setattr(groups_dump, "dump_group", lambda *_, **__: dumped)
+    monkeypatch.setattr(groups_load, "load_group", lambda *_, **__: loaded)
+
+    def bootstrapped(*_: object, observer: Observer, **__: object) -> GroupLoadSummary:
+        observer(drain.state_of(started("two"), (5,)))
+        return loaded
+
+    monkeypatch.setattr(groups_bootstrap, "bootstrap_group", bootstrapped)
+    for done in (GroupStateOperator.publish_cycles, GroupBootstrapOperator.note):
+        monkeypatch.setattr(GroupBootstrapOperator, done.__name__, lambda *_, **__: None)
+        monkeypatch.setattr(GroupLoadOperator, done.__name__, lambda *_, **__: None)
+    for task, name in (
+        (GroupDumpOperator(task_id="dump", **ends), "1"),
+        (GroupLoadOperator(task_id="load", dump=asdict(dumped), **ends), "1"),
+        (GroupBootstrapOperator(task_id="bootstrap", **ends), "0"),
+    ):
+        (link,) = (each for each in task.operator_extra_links if isinstance(each, DumpLink))
+        assert link.get_link(task, ti_key=None) == ""
+        task.execute(CONTEXT)
+        assert link.get_link(task, ti_key=None).endswith(f"/b?prefix=d%2Fx%2F{name}%2F")
+        assert bool(waiting(place, "y")) == (task.task_id == "bootstrap")

@@ -6,6 +6,7 @@ import json
 import pickle
 import runpy
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,6 +40,8 @@ from airflow_hive_federation.operators.replication import (
 )
 from airflow_hive_federation.replication import cycle
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.verify import unverified, verify
+from airflow_hive_federation.replication.verify.report import VerificationReport
 from airflow_hive_federation.sensors.replication import ReplicationLagSensor
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
@@ -340,3 +343,36 @@ def test_a_skipped_task_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("airflow_hive_federation.hooks.compat.airflow_metrics", lambda: None)
     with pytest.raises(AirflowSkipException), failures_counted("shop"):
         raise AirflowSkipException("Nothing is loaded.")
+
+
+@pytest.mark.parametrize("is_due", [True, False])
+def test_a_verification_is_skipped_until_it_is_due(
+    is_due: bool, connection: Define, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conn_id = connection(host="127.0.0.1", port=1)
+    asked: list[int] = []
+
+    def due(*_: object, every: int) -> bool:
+        asked.append(every)
+        return is_due
+
+    def compared(*_: object, **__: object) -> VerificationReport:
+        return VerificationReport(database="shop", event_id=7, tables=[])
+
+    monkeypatch.setattr(unverified, "is_due", due)
+    monkeypatch.setattr(unverified, "tables_to_compare", lambda *_, **__: set())
+    monkeypatch.setattr(verify, "verify_replica", compared)
+
+    def execute(every: int, *, idle: bool = False) -> None:
+        dump = {"dump": "file:/dumps/1", "event_id": 7, "idle": idle}
+        ends: dict[str, Any] = {**ENDS, "source_conn_id": conn_id, "target_conn_id": conn_id}
+        VerifyReplicaOperator(task_id="verify", dump=dump, every=every, **ends).execute({})  # type: ignore[arg-type]
+
+    with nullcontext() if is_due else pytest.raises(AirflowSkipException, match="One cycle of 3"):
+        execute(3)
+    # An idle cycle brings what no verification has found equal.
+    execute(3, idle=True)
+    execute(1)
+    assert asked == [3]
+    with pytest.raises(ConfigurationError, match="each 0 cycles"):
+        execute(0)

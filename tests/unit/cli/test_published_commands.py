@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,15 +15,21 @@ import pytest
 from airflow_hive_federation.cli import published as commands
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.cli.published import CommandState
+from airflow_hive_federation.cli.replicate import _Work
+from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.compaction import queue, requests
 from airflow_hive_federation.compaction.queue import QueueLook
 from airflow_hive_federation.compaction.worker import CompactionReport
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.progress.cycle_events import CycleFailed, CycleFollowed, FollowEnded, LagSeen
-from airflow_hive_federation.progress.observers import unobserved
+from airflow_hive_federation.progress.events import TransactionsEnded, TransactionsOpen
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.published import directory as state
 from airflow_hive_federation.published.directory import REPLICATION, StateDirectory, key_of
 from airflow_hive_federation.published.work import COMPACTED, COMPACTION, INGEST, INGESTED
+from airflow_hive_federation.replication import failover
+from airflow_hive_federation.replication.dump import drain
+from airflow_hive_federation.replication.groups import cycle as groups_cycle
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 POLICY = """
@@ -105,7 +113,67 @@ def test_a_follower_is_observed_alone_without_a_directory(monkeypatch: pytest.Mo
     monkeypatch.delenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", raising=False)
     policy = ReplicationPolicy(name="shop", source_database="shop", dump_root="/dumps")
     nobody: Any = None
-    assert CommandState(policy=policy, command="c").following(nobody, nobody, unobserved) is unobserved
+    state = CommandState(policy=policy, command="c")
+    assert state.following(nobody, nobody, unobserved) is unobserved
+    assert state.waiting(unobserved) is unobserved
+
+
+@pytest.mark.parametrize("action", ["run", "failover"])
+def test_a_command_waits_with_an_observer_that_publishes(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+
+    def waits(*_: object, observer: Observer, **__: object) -> None:
+        observer(TransactionsOpen(database="shop", transactions=(5,)))
+
+    client = SimpleNamespace(client=lambda: nullcontext(SimpleNamespace()))
+    monkeypatch.setattr(drain, "begin_drain", lambda *_: SimpleNamespace(event_id=7))
+    monkeypatch.setattr(drain, "drain", waits)
+    monkeypatch.setattr(failover, "is_switched", lambda *_: False)
+    monkeypatch.setattr(failover, "start_failover", waits)
+    policy = ReplicationPolicy(name="shop", source_database="shop", dump_root="/dumps")
+    work = _Work(
+        source=client, target=client, policy=policy, spark=None, story=Story(), command=f"replicate {action}"
+    )  # type: ignore[arg-type]
+    if action == "run":
+        work._drain()
+    else:
+        # It ends at the increment, for there is no metastore.
+        with pytest.raises(AttributeError):
+            work.fail_over()
+    place = StateDirectory(f"file:{tmp_path / 'state'}")
+    (key,) = place.keys(REPLICATION)
+    position = place.read(REPLICATION, key, state.POSITION)
+    assert position is not None
+    assert (position.by.command, position.running) == (
+        f"replicate {action}",
+        "shop: 1 transaction still open: 5",
+    )
+
+
+def test_a_command_publishes_its_wait_for_open_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+    place, seen = StateDirectory(f"file:{tmp_path / 'state'}"), []
+    policy = ReplicationPolicy(name="shop", source_database="shop", dump_root="/dumps")
+    observe = CommandState(policy=policy, command="replicate run").waiting(seen.append)
+
+    def running() -> str:
+        (key,) = place.keys(REPLICATION)
+        position = place.read(REPLICATION, key, state.POSITION)
+        assert position is not None
+        assert position.by.command == "replicate run"
+        return position.running
+
+    observe(TransactionsEnded(database="shop"))
+    assert not place.keys(REPLICATION)
+    observe(TransactionsOpen(database="shop", transactions=(5,)))
+    assert "shop" in running()
+    observe(TransactionsEnded(database="shop"))
+    assert running() == ""
+    assert len(seen) == 3
 
 
 def test_nothing_is_published_without_a_directory(
@@ -148,6 +216,25 @@ def test_a_failing_command_of_a_group_is_a_failure_of_each_member(
     for failed in found.values():
         assert "MetastoreUnreachableError" in failed.error
         assert failed.by.command == f"replicate {action}"
+
+
+def test_a_cycle_of_a_group_publishes_its_wait_for_each_member(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+    (path := tmp_path / "group.toml").write_text(GROUP, encoding="utf-8")
+
+    def waits(*_: object, observer: Observer, **__: object) -> None:
+        observer(TransactionsOpen(database="together", transactions=(5,)))
+
+    monkeypatch.setattr(groups_cycle, "run_group_cycle", waits)
+    # There is no metastore, so the command fails after its wait.
+    assert main(["replicate", "run", str(path)]) != 0
+    place = StateDirectory(f"file:{tmp_path / 'state'}")
+    found = [place.read(REPLICATION, key, state.POSITION) for key in place.keys(REPLICATION)]
+    assert len(found) == 2
+    assert all(position and "1 transaction still open: 5" in position.running for position in found)
 
 
 def test_a_failing_ingest_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

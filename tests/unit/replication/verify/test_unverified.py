@@ -16,7 +16,7 @@ from airflow_hive_federation.replication.verify.report import (
     found_equal,
     write_report,
 )
-from airflow_hive_federation.replication.verify.unverified import keep_report, tables_to_compare
+from airflow_hive_federation.replication.verify.unverified import is_due, keep_report, tables_to_compare
 from tests.support.dumps import manifest
 
 EQUAL = VerificationReport(database="d", event_id=1, tables=[])
@@ -70,6 +70,27 @@ def test_the_changes_reach_back_to_the_latest_dump_that_was_found_equal(cycles: 
     # A verification that is asked for again compares the last cycle's tables again.
     write_report(third, EQUAL)
     assert cycles.to_compare() == {"third"}
+
+
+def test_a_verification_is_due_after_some_cycles_and_while_the_sides_differ(cycles: Cycles) -> None:
+    bootstrap, first, second, third = cycles.dumps
+
+    def due(directory: DumpDirectory, every: int = 2) -> bool:
+        return is_due(directory.uri, every=every)
+
+    assert due(bootstrap, every=9)
+    write_report(bootstrap, EQUAL)
+    assert [due(directory) for directory in cycles.dumps] == [False, False, True, True]
+    assert [due(directory, every=4) for directory in cycles.dumps] == [False, False, False, False]
+    assert due(first, every=1)
+    write_report(second, EQUAL)
+    assert not due(third)
+    write_report(second, UNREAD)
+    assert due(third, every=9)
+    write_report(second, EQUAL)
+    # A verification that was killed leaves no report: the cycles since the last one count.
+    write_report(third, UNREAD)
+    assert due(third, every=9)
 
 
 def test_an_idle_cycle_compares_the_tables_that_no_verification_has_found_equal(cycles: Cycles) -> None:
