@@ -33,7 +33,7 @@ _DAG_PATH = f"/api/v2/dags/{_DAG}"
 _PER_S = 1.0
 _AIM_S = 60.0
 #: Cycles per verification: as the example has it, and as a busy source has it.
-_EVERY = (1, 20)
+_EVERY = (1, 10)
 #: Where the example calls the task group.
 _CALL = 'group_id="replicate",'
 

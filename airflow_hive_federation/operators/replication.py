@@ -24,7 +24,7 @@ from airflow_hive_federation.operators.replication_base import ReplicationOperat
 from airflow_hive_federation.operators.replication_branch import ReplicationBranchOperator
 from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
 from airflow_hive_federation.operators.spark_tasks import run_name
-from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy import KEPT_DUMPS, ReplicationPolicy
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
 if TYPE_CHECKING:
@@ -212,9 +212,9 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
     :param whole: compare files and rows of all tables, not only of those that have changed since a
         verification last found them equal.
-    :param every: the number of cycles per verification. The task is skipped after the others; the next one
-        compares the tables that they have changed. It is not skipped after a bootstrap, after a cycle that
-        found nothing to do, and while source and target differ.
+    :param every: the number of cycles per verification, from 1 to 10. The task is skipped after the others;
+        the next one compares the tables that they have changed. It is not skipped after a bootstrap, after a
+        cycle that found nothing to do, and while source and target differ.
     :param row_digests: compare digests of all rows, not only their number; this reads all columns.
     :param fail: fail if source and target differ; otherwise return the differences, for
         :class:`RepairReplicaOperator`.
@@ -233,9 +233,11 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        if every < 1:
+        if not 1 <= every <= KEPT_DUMPS:
             raise ConfigurationError(
-                f"The verification in each {every} cycles is impossible.", remedy="Give a number from 1 on."
+                f"One verification in {every} cycles is impossible, because the dumps of {KEPT_DUMPS} cycles "
+                "are kept, which name the changes to compare.",
+                remedy=f"Give a number of cycles from 1 to {KEPT_DUMPS}.",
             )
         self.whole = whole
         self.every = every
@@ -362,8 +364,8 @@ def replicate_database(
     :param spark_conf: Spark properties of the jobs.
     :param deferrable: wait for open transactions in the triggerer instead of a worker slot.
     :param verify_whole: compare files and rows of all tables in every run, not only of the changed tables.
-    :param verify_every: the number of cycles per verification, which compares what all of them have changed;
-        a verification takes longer than a small cycle, and holds up the next run.
+    :param verify_every: the number of cycles per verification, from 1 to 10, which compares what all of them
+        have changed; a verification takes longer than a small cycle, and holds up the next run.
     :param group_id: the id of the group; ``replicate_<policy name>`` by default.
     :raises ConfigurationError: the policy has an unknown field or lacks a required one, or its name is a
         template and no ``group_id`` is given.

@@ -32,6 +32,9 @@ HIVE_OPTIONS = {
 }
 #: A drain looks for open transactions at these intervals: most of them end soon.
 DRAIN_POLL = PollPolicy(first_s=0.2, factor=1.5, longest_s=2.0, patience_s=PATIENCE_S)
+#: This many loaded dumps are kept although nothing refers to them: for inspection, and because they name the
+#: changes of cycles that were not verified.
+KEPT_DUMPS = 10
 #: ``preserve`` accepts these letters.
 PRESERVABLE = "ugpa"
 #: These fields are true or false.

@@ -7,20 +7,18 @@ import re
 from airflow_hive_federation.progress.events import DumpRemoved
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.policy import KEPT_DUMPS, ReplicationPolicy
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 
 _NAME = re.compile(r"\d+(-\d+)+")
-#: This many dumps are kept for inspection although nothing refers to them.
-KEPT = 10
 
 
 def forget_old_dumps(
     policy: ReplicationPolicy,
     current: DumpDirectory,
     *,
-    keep: int = KEPT,
+    keep: int = KEPT_DUMPS,
     observer: Observer = LOGGED,
 ) -> list[str]:
     """Remove loaded dumps that describe no table any more, and return their URIs.

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.replication.dump.retention import forget_old_dumps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
-from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.manifest import FinishedLoad, TableEntry
+from airflow_hive_federation.replication.policy import KEPT_DUMPS, ReplicationPolicy
 from airflow_hive_federation.replication.verify.report import (
     ReadFailure,
     VerificationReport,
@@ -91,6 +93,31 @@ def test_a_verification_is_due_after_some_cycles_and_while_the_sides_differ(cycl
     # A verification that was killed leaves no report: the cycles since the last one count.
     write_report(third, UNREAD)
     assert due(third, every=9)
+
+
+def test_the_dumps_of_all_cycles_of_one_verification_are_kept(tmp_path: Path) -> None:
+    policy = ReplicationPolicy(
+        name="shop", source_database="shop", dump_root=str(tmp_path), external_base=None
+    )
+    table = TableEntry(name="t", kind=TableKind.MANAGED, work=TableWork.CONTINUE)
+    loaded = FinishedLoad(database="shop")
+
+    def cycle(number: int, previous: str) -> str:
+        directory = DumpDirectory(f"{policy.directory}/{number}-{number + 1}-1")
+        directory.finish_dump(manifest(table, kind=DumpKind.INCREMENT, previous=previous))
+        directory.finish_load(loaded)
+        forget_old_dumps(policy, directory)
+        return directory.uri
+
+    last = cycle(0, "file:/nowhere")
+    write_report(DumpDirectory(last), EQUAL)
+    due = []
+    for number in range(1, KEPT_DUMPS + 1):
+        last = cycle(number, last)
+        due.append(is_due(last, every=KEPT_DUMPS))
+    assert due == [False] * (KEPT_DUMPS - 1) + [True]
+    assert tables_to_compare(last) == {"t"}
+    assert tables_to_compare(cycle(KEPT_DUMPS + 1, last)) is None
 
 
 def test_an_idle_cycle_compares_the_tables_that_no_verification_has_found_equal(cycles: Cycles) -> None:
