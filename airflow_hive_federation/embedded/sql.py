@@ -247,7 +247,9 @@ def _pass_on(stdout: IO[bytes], answers: queue.SimpleQueue[dict[str, Any] | None
     """Put every answer into the queue, and ``None`` at the end of the output."""
     with stdout:
         for line in stdout:
-            answers.put(json.loads(line))
+            # A JVM also writes its thread dumps there (SIGQUIT).
+            if line.startswith(b"{"):
+                answers.put(json.loads(line))
     answers.put(None)
 
 

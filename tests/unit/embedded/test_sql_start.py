@@ -1,14 +1,17 @@
-"""Hive's SQL engine, when its start or a statement takes too long."""
+"""Hive's SQL engine, when its start or a statement takes too long, or its JVM writes a thread dump."""
 
 from __future__ import annotations
 
+import io
+import queue
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.embedded.sql import HiveSql, _pass_on
 from airflow_hive_federation.errors import EmbeddedError
 
 
@@ -45,3 +48,10 @@ def test_a_start_without_output_does_not_show_that_of_the_engine_before(tmp_path
     )
     with pytest.raises(EmbeddedError, match="its log is empty"):
         sql.execute("SELECT 1")
+
+
+def test_a_thread_dump_is_no_answer() -> None:
+    """``kill -QUIT`` and debuggers ask for one; a JVM writes it to its standard output."""
+    answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+    _pass_on(io.BytesIO(b'Full thread dump\n\n"main" #1\n   at Main\n{"rows": [["1"]]}\n'), answers)
+    assert [answers.get_nowait(), answers.get_nowait()] == [{"rows": [["1"]]}, None]
