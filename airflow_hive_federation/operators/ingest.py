@@ -21,10 +21,10 @@ from airflow_hive_federation.progress.quantities import duration, several
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_hive_federation.ingest.runs import IngestReport
+    from airflow_hive_federation.operators.lineage import TaskLineage
 
 
 class StreamingIngestOperator(LineageOperator, ResultOperator):
@@ -204,7 +204,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             stopped=lambda: self._stopped,
         )
 
-    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any]:
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> TaskLineage:
         """Return the task's lineage, with the tables of a query where the database's hook names them."""
         lineage = super().get_openlineage_facets_on_complete(task_instance)
         if self.sql is None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from airflow_hive_federation.replication.replica.described_tables import DescribedTable
     from airflow_hive_federation.replication.verify.report import VerificationReport
 
+    TaskLineage = OperatorLineage[Any, Any]
+
 #: Asset aliases through which tasks update the assets of tables, which are known only at run time.
 REPLICATED = AssetAlias("hive_replication")
 REFRESHED = AssetAlias("hive_remotes")
@@ -94,7 +96,7 @@ class LineageOperator:
 
     lineage: Lineage | None = None
 
-    def get_openlineage_facets_on_complete(self, task_instance: object) -> OperatorLineage[Any, Any]:
+    def get_openlineage_facets_on_complete(self, task_instance: object) -> TaskLineage:
         """Return the task's lineage; the OpenLineage provider, if installed, calls this method."""
         from airflow.providers.openlineage.extractors import OperatorLineage
 
