@@ -178,7 +178,7 @@ class SparkPipelineHook(JobRunners, JobFollower):
         :raises SparkJobError: :meth:`on_kill` was called.
         """
         if self._killed:
-            raise SparkJobError("The task was killed; the next run copies the files that are missing.")
+            raise SparkJobError("The task was killed; its next run goes on.")
 
     def observer(self) -> Observer:
         """Return the caller's observer of progress, or one that writes lines of the task's log."""

@@ -1,16 +1,15 @@
-"""Computes SHA-256 digests of a list of files in Spark tasks, for verification."""
+"""Computes SHA-256 digests of a list of files in tasks, for verification."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 from airflow_hive_federation.progress.kinds import FileJob
+from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.spark.balancing import deal
 from airflow_hive_federation.spark.failures import combined
-from airflow_hive_federation.spark.groups import GroupTask, failures_of, new_run_id, run_groups
-from airflow_hive_federation.spark.workers import SparkWorkers
+from airflow_hive_federation.spark.groups import GroupTask, Workers, failures_of, new_run_id, run_groups
 from airflow_hive_federation.storage.bandwidth import TokenBucket
 from airflow_hive_federation.storage.digests import FileDigest, FileToDigest, digest_file
 from airflow_hive_federation.storage.options import StorageOptions
@@ -25,7 +24,7 @@ class DigestSummary:
 
     :param files: number of digested files.
     :param size_bytes: number of bytes read.
-    :param tasks: number of Spark tasks.
+    :param tasks: number of tasks.
     :param seconds: wall time without Spark's start.
     """
 
@@ -49,26 +48,27 @@ class DigestWork:
 
 
 def digest_plan(
-    spark: Any,
+    workers: Workers,
     plan_uri: str,
     digests_uri: str,
     *,
     options: StorageOptions | None = None,
+    observer: Observer = LOGGED,
 ) -> DigestSummary:
     """Digest the files of a plan.
 
     Every run reads every file: yesterday's digest cannot verify today's file.
 
-    :param spark: a SparkSession or a SparkContext.
+    :param workers: run the tasks, in Spark or in this process.
     :param plan_uri: URI of the .jsonl file of :class:`FileToDigest` records.
     :param digests_uri: URI of a new directory for :class:`FileDigest` records.
     :param options: storage options.
+    :param observer: receives the progress; by default, it is lines of the log.
     :raises FileVanishedError: files are gone, or have another length than the plan lists.
     :raises StorageError: files cannot be read.
     :raises SparkJobError: Spark failed.
     """
     begun_at = time.monotonic()
-    workers = SparkWorkers(spark)
     items = list(read_records(plan_uri, FileToDigest, options=options))
     groups = deal(
         items,
@@ -88,7 +88,9 @@ def digest_plan(
         bytes_done=workers.counter(),
     )
     total_bytes = sum(item.size_bytes for item in items)
-    results = run_groups(workers, groups, task, job=FileJob.DIGEST, total_bytes=total_bytes)
+    results = run_groups(
+        workers, groups, task, job=FileJob.DIGEST, total_bytes=total_bytes, observer=observer
+    )
     failures = failures_of(results)
     if failures:
         raise combined(failures)

@@ -19,7 +19,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.verify.report import VerificationReport
 from airflow_hive_federation.replication.verify.unverified import tables_to_compare
 from airflow_hive_federation.replication.verify.verify import verify_replica
-from airflow_hive_federation.spark.job import run_job
+from tests.support.both_readers import read_both_ways
 from tests.support.incrementing import run_copy
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Scheduled:
 
     def _read(self, plan: str, results: str) -> None:
         self.jobs.append("verify")
-        run_job(self.spark, "verify-replica", ["--plan", plan, "--results", results])
+        read_both_ways(self.spark, plan, results)
 
 
 @contextmanager

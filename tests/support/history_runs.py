@@ -21,7 +21,7 @@ from airflow_hive_federation.replication.dump.drain import open_transactions
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
 from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.verify.verify import verify_replica
-from airflow_hive_federation.spark.job import run_job
+from tests.support.both_readers import read_both_ways
 from tests.support.cutting import Cut, cut_at
 from tests.support.histories import History, Metastore, Operation, Sql
 from tests.support.history_judge import Created, Seen, differences, evidence, look, shown, wrong_counts
@@ -273,7 +273,7 @@ class _Run:
         report.raise_if_different()
 
     def _read(self, plan: str, results: str) -> None:
-        run_job(self._servers.spark, "verify-replica", ["--plan", plan, "--results", results])
+        read_both_ways(self._servers.spark, plan, results)
 
 
 def connected(metastore: Metastore) -> MetastoreClient:

@@ -18,6 +18,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.verify.report import VerificationReport
 from airflow_hive_federation.replication.verify.verify import verify_replica
 from airflow_hive_federation.spark.job import run_job
+from tests.support.both_readers import read_both_ways
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,7 @@ class Replication:
         run_job(self.spark, "copy-files", ["--plan", plan, "--outcomes", outcomes])
 
     def read(self, plan: str, results: str) -> None:
-        run_job(self.spark, "verify-replica", ["--plan", plan, "--results", results])
+        read_both_ways(self.spark, plan, results)
 
 
 @contextmanager

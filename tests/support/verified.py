@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.verify.verify import verify_replica
-from airflow_hive_federation.spark.job import run_job
+from tests.support.both_readers import read_both_ways
 from tests.support.incrementing import Cycles
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def differences(site: Cycles, spark: SparkSession) -> list[str]:
     def read(plan: str, results: str) -> None:
-        run_job(spark, "verify-replica", ["--plan", plan, "--results", results])
+        read_both_ways(spark, plan, results)
 
     with site.target.client() as client:
         dump = loaded_dump(client, site.policy)

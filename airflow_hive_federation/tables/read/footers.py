@@ -30,22 +30,7 @@ def row_columns(paths: Sequence[str], options: StorageOptions | None) -> list[tu
     """
 
     def names(file: orc.ORCFile, path: str) -> tuple[str, ...]:
-        check_acid(file, path)
-        metadata = dict(file.metadata or {})
-        version = metadata.get(b"hive.acid.version", _VERSION)
-        if version != _VERSION:
-            raise AcidFormatError(
-                f"{path} is of ACID version {version.decode(errors='replace')!r}.",
-                remedy="Version 2 is read, which Hive writes since 3.0. Let Hive compact the table (major).",
-                path=path,
-            )
-        # The numbers of inserts, updates and deletes (AcidStats).
-        if set(metadata.get(b"hive.acid.stats", b"0,0,0").split(b",")[1:]) - {b"0"}:
-            raise AcidFormatError(
-                f"{path} holds updates or deletes among its inserts, as Hive 2 wrote them.",
-                remedy="Let Hive compact the table (major) before it is read.",
-                path=path,
-            )
+        check_inserts(file, path)
         return tuple(field.name.lower() for field in file.schema.field("row").type)
 
     return each(paths, options, names)
@@ -95,6 +80,30 @@ def check_acid(file: orc.ORCFile, path: str) -> None:
     """
     if tuple(file.schema.names) != ACID_COLUMNS:
         raise AcidFormatError(f"{path} does not have the columns of an ACID file.", path=path)
+
+
+def check_inserts(file: orc.ORCFile, path: str) -> None:
+    """Make sure that a file is one of inserted rows, in the form that Hive writes since 3.0.
+
+    :raises AcidFormatError: if it lacks the columns of an ACID file, is of an unknown version, or holds
+        updates or deletes, as Hive 2 wrote them.
+    """
+    check_acid(file, path)
+    metadata = dict(file.metadata or {})
+    version = metadata.get(b"hive.acid.version", _VERSION)
+    if version != _VERSION:
+        raise AcidFormatError(
+            f"{path} is of ACID version {version.decode(errors='replace')!r}.",
+            remedy="Version 2 is read, which Hive writes since 3.0. Let Hive compact the table (major).",
+            path=path,
+        )
+    # The numbers of inserts, updates and deletes (AcidStats).
+    if set(metadata.get(b"hive.acid.stats", b"0,0,0").split(b",")[1:]) - {b"0"}:
+        raise AcidFormatError(
+            f"{path} holds updates or deletes among its inserts, as Hive 2 wrote them.",
+            remedy="Let Hive compact the table (major) before it is read.",
+            path=path,
+        )
 
 
 @contextmanager

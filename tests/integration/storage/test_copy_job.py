@@ -253,14 +253,14 @@ def test_digest_job(context: SparkContext, tree: Tree) -> None:
     ]
     plan, digests = f"{tree.root}/digests.jsonl", f"{tree.root}/digests"
     write_records(plan, files)
-    summary = digest_plan(context, plan, digests)
+    summary = digest_plan(SparkWorkers(context), plan, digests)
     assert (summary.files, summary.size_bytes) == (30, sum(range(30)) * 100)
     assert {digest.uri: digest.digest for digest in read_record_parts(digests, FileDigest)} == {
         f"file:{tree.source}/{name}": digest for name, digest in tree.digests(tree.source).items()
     }
     (tree.source / names(30)[1]).unlink()
     with pytest.raises(FileVanishedError):
-        digest_plan(context, plan, digests)
+        digest_plan(SparkWorkers(context), plan, digests)
 
 
 # -- through spark-submit --------------------------------------------------------------------------------

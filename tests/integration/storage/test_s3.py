@@ -334,7 +334,7 @@ def test_spark_copies_and_digests(bucket: str, options: Options, spark: SparkSes
     assert {uri: outcome.digest for uri, outcome in recorded.items()} == expected
     to_digest = [FileToDigest(uri=item.target, size_bytes=item.size_bytes) for item in items]
     write_records(f"{bucket}/v/plan.jsonl", to_digest, options=options)
-    digest_plan(context, f"{bucket}/v/plan.jsonl", f"{bucket}/v/digests", options=options)
+    digest_plan(SparkWorkers(context), f"{bucket}/v/plan.jsonl", f"{bucket}/v/digests", options=options)
     parts = read_record_parts(f"{bucket}/v/digests", FileDigest, options=options)
     assert {digest.uri: digest.digest for digest in parts} == expected
 

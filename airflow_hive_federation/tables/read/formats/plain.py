@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
-from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.types import Column, HiveType
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.read.formats.forms import FileForm, file_form
 from airflow_hive_federation.tables.read.formats.parquet import parquet_rows
-from airflow_hive_federation.tables.read.formats.text import TextForm, parsed_types, text_form
+from airflow_hive_federation.tables.read.formats.text import TextForm
 from airflow_hive_federation.tables.read.partition_scans import (
     PartitionScan,
     PartitionState,
@@ -28,30 +27,9 @@ from airflow_hive_federation.tables.read.partition_scans import (
 from airflow_hive_federation.tables.spark_internals import cast_or_null, cast_strictly, time_zone
 from airflow_hive_federation.tables.spark_types import spark_schema, spark_type
 
-_FORMATS = {
-    "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": "orc",
-    "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": "parquet",
-    "org.apache.hadoop.mapred.TextInputFormat": "text",
-}
-
-
 # Whole base 64, and every text that Hive would decode as base 64.
 _BASE_64 = r"\A([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
 _LIKE_BASE_64 = r"\A[A-Za-z0-9+/=_\s-]*\z"
-
-
-@dataclass(frozen=True)
-class _Form:
-    """The form in which files are written.
-
-    :param file_format: Spark's name of the format.
-    :param text: the form of the lines of text files.
-    :param types: the type by which each column of text files is parsed; ``None`` if the lines lack it.
-    """
-
-    file_format: str
-    text: TextForm | None = None
-    types: tuple[HiveType | None, ...] = ()
 
 
 def plain_table(
@@ -71,9 +49,11 @@ def plain_table(
     :raises ConfigurationError: if the files are in an unsupported format.
     """
     schema = spark_schema(columns)
-    places: defaultdict[_Form, list[PartitionScan]] = defaultdict(list)
+    places: defaultdict[FileForm, list[PartitionScan]] = defaultdict(list)
     for directory in directories:
-        places[_form(table, directory, columns)].append(PartitionScan.of(spark, directory))
+        places[file_form(table, directory.location, directory.storage, columns)].append(
+            PartitionScan.of(spark, directory)
+        )
     frames = []
     for form, alike in places.items():
         # Spark skips files of no bytes, which have no footer to read. A partition may lie inside another's
@@ -91,32 +71,11 @@ def plain_table(
     return scan.union([scan.Rows(frame=frame, columns=selected).made() for frame in frames])
 
 
-def _form(table: types.Table, partition: PartitionState, columns: Sequence[Column]) -> _Form:
-    """Return the form of a directory's files; ``ALTER TABLE`` changes only the form of later partitions.
-
-    ORC and Parquet files have the table's columns (``Utilities.isInputFileFormatSelfDescribing``); text files
-    have the partition's.
-    """
-    storage = partition.storage
-    input_format = (storage or table.sd).inputFormat
-    file_format = _FORMATS.get(input_format)
-    if file_format is None:
-        raise ConfigurationError(
-            f"{table.dbName}.{table.tableName} is in a format that cannot be read: {input_format} "
-            f"({partition.location}).",
-            remedy="Convert the table to ORC, Parquet or delimited text.",
-        )
-    if file_format != "text":
-        return _Form(file_format)
-    own = [Column.of(field.name, field.type) for field in (storage and storage.cols) or ()] or columns
-    return _Form(file_format, text_form(table, own, storage), tuple(parsed_types(own, columns)))
-
-
 def _rows(
     spark: SparkSession,
     paths: list[str],
     schema: spark_types.StructType,
-    form: _Form,
+    form: FileForm,
     storage_options: StorageOptions | None,
 ) -> list[DataFrame]:
     if not paths:
