@@ -1,0 +1,15 @@
+"""Fixtures of the unit tests."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_masked() -> None:
+    """Let each module begin without the secrets of others: Airflow masks a process's secrets until its end."""
+    masker = sys.modules.get("airflow.sdk._shared.secrets_masker")
+    if masker is not None:
+        masker.reset_secrets_masker()
