@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_masked() -> None:
-    """Let each module begin without the secrets of others: Airflow masks a process's secrets until its end."""
+    """Let each module begin without the secrets of others, which Airflow masks until the process ends."""
     masker = sys.modules.get("airflow.sdk._shared.secrets_masker")
     if masker is not None:
         masker.reset_secrets_masker()
