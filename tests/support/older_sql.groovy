@@ -49,16 +49,16 @@ def execute = { String sql ->
 }
 
 System.in.eachLine('UTF-8') { line ->
-    def told
+    def answer
     try {
         def request = new JsonSlurper().parseText(line)
         request.set?.each { name, value -> conf.set(name, value) }
-        told = request.sql ? execute(request.sql) : [rows: []]
+        answer = request.sql ? execute(request.sql) : [rows: []]
     } catch (Exception | LinkageError failure) {
         failure.printStackTrace()
-        told = [error: failure.toString()]
+        answer = [error: failure.toString()]
     }
-    answers.println(JsonOutput.toJson(told))
+    answers.println(JsonOutput.toJson(answer))
 }
 // Hive's threads are no daemons.
 Runtime.runtime.halt(0)
