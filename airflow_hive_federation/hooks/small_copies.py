@@ -8,14 +8,11 @@ from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.copy_files import copy_plan
-from airflow_hive_federation.spark.workers import ThisProcess
+from airflow_hive_federation.spark.workers import SMALL_BYTES, SMALL_FILES, ThisProcess
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.permissions import Preserve
 from airflow_hive_federation.storage.plan_files import read_plan
 
-#: Spark copies more than this from two cores on in less time than one process, its start included.
-SMALL_BYTES = 256 * 1024 * 1024
-SMALL_FILES = 1000
 #: A limit of the bandwidth makes a plan large that takes more seconds than this.
 _SMALL_S = 10
 

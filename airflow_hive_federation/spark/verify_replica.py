@@ -26,7 +26,7 @@ from airflow_hive_federation.replication.format.job_records import PlannedDirect
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.spark.failures import is_missing_login
-from airflow_hive_federation.spark.workers import SparkWorkers, ThisProcess
+from airflow_hive_federation.spark.workers import SMALL_BYTES, SMALL_FILES, SparkWorkers, ThisProcess
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The greatest plan that one process carries out in less time than Spark starts.
-SMALL_BYTES = 256 * 1024 * 1024
-SMALL_FILES = 1000
 #: Tables that are counted at the same time; for small tables, scheduling takes longer than reading.
 _COUNTED_AT_ONCE = 4
 #: Spark's error classes for a damaged or missing file, and for rows that this package's reader refuses.

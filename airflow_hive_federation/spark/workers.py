@@ -13,6 +13,10 @@ from typing import Any
 from airflow_hive_federation.spark.failures import from_spark
 from airflow_hive_federation.spark.groups import Counter, GroupResult, Groups, GroupTask
 
+#: Spark carries out more than this from two cores on in less time than one process, its start included.
+SMALL_BYTES = 256 * 1024 * 1024
+SMALL_FILES = 1000
+
 
 class SparkWorkers:
     """Runs tasks in Spark.

@@ -25,6 +25,7 @@ MOST_ROWS = 2_000_000
 _IDENTITY = ["originalTransaction", "bucket", "rowId"]
 _INSERT, _DELETE = 0, 2
 _FORMATS = ("orc", "parquet", "text")
+_PIECE_BYTES = 1 << 20
 _PLAIN_ENDINGS = (".txt", ".csv", ".tsv")
 
 
@@ -79,10 +80,14 @@ def plain_row_count(
 
 def _lines(path: str, options: StorageOptions | None) -> int:
     """Return the number of lines of a text file, which end as for Hadoop's ``LineReader``."""
+    ends, last = 0, b""
     with reading(path, options) as file:
-        data = file.read()
-    ends = data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
-    return int(ends + (not data.endswith((b"\n", b"\r"))))
+        while piece := file.read(_PIECE_BYTES):
+            ends += piece.count(b"\n") + piece.count(b"\r") - piece.count(b"\r\n")
+            # One end of a line may lie in two pieces.
+            ends -= last == b"\r" and piece[:1] == b"\n"
+            last = piece[-1:]
+    return ends + (last not in b"\r\n")
 
 
 def _is_special(state: AcidState) -> bool:

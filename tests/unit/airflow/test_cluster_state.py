@@ -174,7 +174,7 @@ def test_routes_are_published_with_the_tables_that_routing_has_read(
         "d.behind": 1,
     }
     assert "SECRET" not in str(found)
-    # What ran before the refusal has its lineage.
+    # Statements before the refusal have their lineage.
     facets = task.get_openlineage_facets_on_complete(None)
     assert ([read.name for read in facets.inputs], facets.outputs) == (["d.fresh"], [])
 

@@ -136,7 +136,11 @@ def plain(folder: Path, file_format: str) -> int | None:
     ("content", "lines"),
     [(b"a\nb\n", 2), (b"a\nb", 2), (b"a\r\nb\r\n", 2), (b"a\rb", 2), (b"\n\n", 2), (b"\r\n\r", 2), (b"a", 1)],
 )
-def test_lines_end_as_hadoop_ends_them(tmp_path: Path, content: bytes, lines: int) -> None:
+@pytest.mark.parametrize("piece_bytes", [1, 2, 1 << 20])
+def test_lines_end_as_hadoop_ends_them(
+    tmp_path: Path, content: bytes, lines: int, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_counts, "_PIECE_BYTES", piece_bytes)
     (tmp_path / "000000_0").write_bytes(content)
     (tmp_path / "empty").touch()
     assert plain(tmp_path, "text") == lines
