@@ -7,12 +7,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.embedded.database import DERBY, KINDS
 from benchmarks import contenders, machine, results
+
+if TYPE_CHECKING:
+    from benchmarks.bootstrap import Setting
 
 REMOTES = ("remote-create", "remote-refresh", "federation", "tunnel")
 BOOTSTRAPS = ("bootstrap", "bootstrap-limit", "bootstrap-10x")
@@ -141,10 +146,8 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
     increments = [part for part in parts if part in INCREMENTS]
     if increments:
         from benchmarks import increments as of_increments
-        from benchmarks.bootstrap import Setting
 
-        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+        with _setting(args, say) as bench:
             yield from of_increments.run(bench, increments)
     yield from _later_parts(args, parts, say)
 
@@ -152,45 +155,33 @@ def _measure(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> It
 def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:
     if "increment-one-partition" in parts:
         from benchmarks import one_partition
-        from benchmarks.bootstrap import Setting
 
-        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+        with _setting(args, say) as bench:
             yield from one_partition.run(bench)
     if "replicate-follow" in parts:
         from benchmarks import following
-        from benchmarks.bootstrap import Setting
 
-        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+        with _setting(args, say) as bench:
             yield from following.run(bench)
     if "replicate-follow-hour" in parts:
         from benchmarks import following
-        from benchmarks.bootstrap import Setting
 
-        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+        with _setting(args, say) as bench:
             yield from following.run_hour(bench)
     if "replicate-dag" in parts:
         from benchmarks import by_dag
-        from benchmarks.bootstrap import Setting
 
-        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+        with _setting(args, say) as bench:
             yield from by_dag.run(bench)
     if "external" in parts:
         from benchmarks import external
-        from benchmarks.bootstrap import Setting
 
-        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+        with _setting(args, say) as bench:
             yield from external.run(bench)
     if any(part in HADOOP for part in parts):
         from benchmarks import hadoop
-        from benchmarks.bootstrap import Setting
 
-        with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
-            bench = Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
+        with _setting(args, say) as bench:
             yield from hadoop.run(bench, parts)
     if "durability" in parts:
         from benchmarks import durability
@@ -209,6 +200,15 @@ def _later_parts(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -
         from benchmarks import grpc_services
 
         yield from grpc_services.run(say)
+
+
+@contextmanager
+def _setting(args: argparse.Namespace, say: _Teller) -> Iterator[Setting]:
+    """Make a directory for a part, and remove it when the part has ended."""
+    from benchmarks.bootstrap import Setting
+
+    with tempfile.TemporaryDirectory(prefix="benchmarks-", dir=args.directory) as directory:
+        yield Setting(scale=args.scale, runs=args.runs, directory=Path(directory), say=say)
 
 
 def _repeated(args: argparse.Namespace, parts: Sequence[str], say: _Teller) -> Iterator[results.Result]:

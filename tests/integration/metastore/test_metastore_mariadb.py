@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -16,12 +15,10 @@ import pytest
 from airflow_hive_federation.embedded.mariadb import EmbeddedMariadb
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import TransactionAbortedError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
-from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.concurrent_commits import judge_concurrent_commits
 from tests.support.debian import require_program
 from tests.support.incrementing import cycles
 from tests.support.small_source import add_partition, connected, make_table
@@ -189,37 +186,4 @@ def lock_rows(server: EmbeddedMariadb, locking: Event, stop: Event) -> int:
 
 
 def test_concurrent_commits_are_there_once_or_not_at_all(site: Site) -> None:
-    with connected(site.source) as client:
-        client.create_database(types.Database(name="busy", parameters={}))
-        make_table(client, "busy", "t")
-    update = TableWrite(database="busy", table="t", kind=WriteKind.UPDATE)
-
-    def write(writer: int) -> list[tuple[int, str]]:
-        outcomes = []
-        with connected(site.source) as client:
-            for _ in range(_WRITES):
-                # Updates that share a lock conflict: the first to commit wins.
-                transaction = Transaction(client, shared_writes=writer % 2 == 0)
-                write_id = 0
-                try:
-                    with transaction:
-                        transaction.lock([update])
-                        write_id = transaction.write_id("busy", "t")
-                    outcomes.append((write_id, "committed"))
-                except TransactionAbortedError:
-                    outcomes.append((write_id, "aborted"))
-        return outcomes
-
-    with ThreadPoolExecutor(_WRITERS) as threads:
-        outcomes = [outcome for each in threads.map(write, range(_WRITERS)) for outcome in each]
-    counted = Counter(outcome for _, outcome in outcomes)
-    assert counted.total() == _WRITERS * _WRITES
-    assert counted["committed"] >= _WRITES
-    with connected(site.source) as client:
-        wire = client.get_valid_write_ids(["busy.t"])["busy.t"]
-    invalid = set(wire.invalidWriteIds or [])
-    written = [write_id for write_id, _ in outcomes if write_id]
-    assert sorted(written) == sorted({*written})
-    assert wire.writeIdHighWaterMark == max(written)
-    for write_id, outcome in outcomes:
-        assert (outcome == "aborted") == (write_id in invalid) or not write_id
+    judge_concurrent_commits(site.source, writers=_WRITERS, writes=_WRITES, sharing=2)

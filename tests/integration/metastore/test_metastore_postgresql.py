@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,13 +16,14 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.postgresql import EmbeddedPostgresql
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import MetastoreServerError, TransactionAbortedError
+from airflow_hive_federation.errors import MetastoreServerError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.concurrent_commits import judge_concurrent_commits
 from tests.support.groovy_scripts import run_groovy
 from tests.support.incrementing import Cycles, cycles
 from tests.support.moving_files import content_of, paths_below
@@ -153,42 +153,7 @@ def deadlocked(server: EmbeddedPostgresql) -> list[str]:
 
 
 def test_concurrent_writers_commit_once_or_not_at_all(site: Site) -> None:
-    """Updates that share a lock conflict: the first to commit wins, and the others are aborted by name."""
-    with connected(site.source) as client:
-        client.create_database(types.Database(name="busy", parameters={}))
-        make_table(client, "busy", "t")
-    update = TableWrite(database="busy", table="t", kind=WriteKind.UPDATE)
-
-    def write(writer: int) -> list[tuple[int, str]]:
-        outcomes = []
-        with connected(site.source) as client:
-            for _ in range(_WRITES):
-                # Two of three writers exclude each other; the third kind meets conflicts.
-                transaction = Transaction(client, shared_writes=writer % 3 == 0)
-                write_id = 0
-                try:
-                    with transaction:
-                        transaction.lock([update])
-                        write_id = transaction.write_id("busy", "t")
-                    outcomes.append((write_id, "committed"))
-                except TransactionAbortedError:
-                    outcomes.append((write_id, "aborted"))
-        return outcomes
-
-    with ThreadPoolExecutor(_WRITERS) as threads:
-        outcomes = [outcome for each in threads.map(write, range(_WRITERS)) for outcome in each]
-    counted = Counter(outcome for _, outcome in outcomes)
-    assert counted.total() == _WRITERS * _WRITES
-    assert counted["committed"] >= _WRITES
-    with connected(site.source) as client:
-        wire = client.get_valid_write_ids(["busy.t"])["busy.t"]
-        assert not [lock for lock in client.show_locks() if lock.dbname == "busy"]
-    invalid = set(wire.invalidWriteIds or [])
-    written = [write_id for write_id, _ in outcomes if write_id]
-    assert sorted(written) == sorted({*written})
-    assert wire.writeIdHighWaterMark == max(written)
-    for write_id, outcome in outcomes:
-        assert (outcome == "aborted") == (write_id in invalid) or not write_id
+    judge_concurrent_commits(site.source, writers=_WRITERS, writes=_WRITES, sharing=3)
 
 
 def test_streamed_rows_are_read_by_hive(site: Site) -> None:

@@ -97,6 +97,13 @@ def test_a_table_of_many_rows_is_left_to_spark(table: Path, monkeypatch: pytest.
     assert counted(table, valid(6)) == 10
 
 
+def test_files_of_no_bytes_have_no_rows_and_only_deletes_delete(table: Path) -> None:
+    for name in ("delta_0000001_0000001_0000/bucket_00001", "delete_delta_0000005_0000006/bucket_00001"):
+        (table / name).touch()
+    write(table / "delete_delta_0000007_0000007_0000/bucket_00000", (INSERT, 1, 0, 7), (DELETE, 1, 1, 7))
+    assert counted(table, valid(7)) == 9
+
+
 @pytest.mark.parametrize("special", ["original", "in part", "raw"])
 def test_rows_without_a_written_identity_are_left_to_spark(table: Path, special: str) -> None:
     if special == "in part":
@@ -157,6 +164,7 @@ def test_files_of_a_partition_inside_another_ones_directory_count_once(tmp_path:
     inner = tmp_path / "inner"
     inner.mkdir()
     orc.write_table(pa.table({"id": [1, 2]}), str(tmp_path / "000000_0"))
+    (tmp_path / "000001_0").touch()
     parquet.write_table(pa.table({"id": [1, 2, 3]}), str(inner / "000000_0"))
     outer_files, inner_files = list_files(tmp_path.as_uri()), list_files(inner.as_uri())
     places = [
