@@ -126,7 +126,7 @@ class DatabaseServer(ABC):
         home = reachable_home(wanted, user, cls.kind)
         if home != wanted and directory is None:
             wanted.rmdir()
-        lasting = {} if directory is not None else cls.temporary
+        weaker = cls.temporary if directory is None else {}
         with exclusively(cache_directory() / f"{cls.kind}-start.lock"):
             # A failed start removes its own files, and nothing else: no other start may run beside it.
             created = home != wanted or not home.exists() or not any(home.iterdir())
@@ -134,7 +134,7 @@ class DatabaseServer(ABC):
                 home=home,
                 delete=directory is None,
                 created=created,
-                settings={**lasting, **(settings or {})},
+                settings={**weaker, **(settings or {})},
                 port=port,
             )
             try:
