@@ -203,7 +203,7 @@ def _real_folder(folder: str, known: dict[str, str]) -> str:
     """
     if folder not in known:
         parent, _, name = folder.rpartition("/")
-        is_plain = name not in {"", ".", ".."} and not _is_link(folder)
+        is_plain = not _is_link(folder)
         if is_plain and parent in known:
             known[folder] = f"{known[parent].rstrip('/')}/{name}"
         else:

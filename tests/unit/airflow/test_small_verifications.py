@@ -122,6 +122,7 @@ def test_tasks_read_small_replicas_where_spark_would_read_on_this_machine(
 def test_a_killed_task_reads_no_more(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     hook, jobs = hook_of("engine", "local", monkeypatch)
     hook.on_kill()
+    monkeypatch.setattr(verify_replica, "_count_here", lambda *_: pytest.fail("a table is counted"))
     with pytest.raises(SparkJobError, match="killed"):
         hook.verify_runner()(replica.plan, replica.results)
     assert jobs == []

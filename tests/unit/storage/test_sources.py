@@ -183,6 +183,11 @@ def test_a_directory_is_followed_once_and_each_link_below_it(
     monkeypatch.setattr("airflow_hive_federation.storage.sources.os.path.realpath", counted)
     assert list(sources.watch(files, "a file")) == files
     assert len(followed) == 1
+    # A path outside of the roots is refused, also if it leads into them.
+    mounted = link(tmp_path / "mounted", warehouse)
+    beside = [File(file.uri.replace(str(warehouse), str(mounted))) for file in files]
+    with pytest.raises(SourceNotAllowedError, match="mounted"):
+        list(sources.watch([*files, *beside], "a file"))
     # A link beside them is followed: into the roots, and out of them, where a link leads back.
     inside = link(warehouse / "t/p=4/delta_0000050_0000050", warehouse / "t/p=1") / "a"
     files.append(File(f"file:{inside}"))
