@@ -174,6 +174,8 @@ def test_our_verification_finds_both_sides_equal(replica: Replica) -> None:
     assert rows["customers"] == (2, 2)
     assert rows["logs"] == (4, 4)
     assert all(table.digest_equal for table in report.tables)
+    # This process has read the small replica as well as Spark: the results were compared.
+    assert [*Path(local_path(replica.dump.dump) or "").glob("verify/*-here/rows.jsonl")]
 
 
 def test_hive_knows_where_the_replica_stands(replica: Replica, hive_sql_target: HiveSql) -> None:
