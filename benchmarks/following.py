@@ -2,7 +2,8 @@
 
 Writers commit one row at a time, at a constant rate. The follower is the command, in a process of its own.
 Hive dumps and loads without a pause, which is more often than any schedule. An hour beside other work on the
-source shows whether the lag or the follower's memory grows.
+source shows whether the lag or the follower's memory grows. Both sides are compacted meanwhile, as Hive's
+default is: each cycle lists the directories of the tables that have changed.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def run_hour(setting: Setting) -> Iterator[Result]:
     for_s = 3600.0 if setting.scale == "full" else 60.0
     work = (
         f"{_PER_S:g} commits of one row per second into {TABLES} ACID tables for {for_s / 60:g} minutes, "
-        f"{_OTHER_PER_S:g} per second into another database, {_READERS * _READS_PER_S:g} reads per second"
+        f"{_OTHER_PER_S:g} per second into another database, {_READERS * _READS_PER_S:g} reads per second, "
+        "and compaction on both sides"
     )
     with ExitStack() as stack:
         source, target = stack.enter_context(metastores(setting.directory, "source", "target"))
@@ -97,6 +99,8 @@ def run_hour(setting: Setting) -> Iterator[Result]:
             for database in (DATABASE, _OTHER_DATABASE):
                 make_database(client, source.warehouse, database, scale)
         process = stack.enter_context(_follower(source, target, setting))
+        for site in (source, target):
+            stack.enter_context(_compaction(site, setting))
         before_s, before = _processor_s(process), process.memory_info().rss
         with _other_work(source):
             lags = commits(source, target, "followed", for_s)
@@ -123,6 +127,28 @@ def run_hour(setting: Setting) -> Iterator[Result]:
         peer_s=tenths[0],
         at_most=_GROWTH_AIM,
     )
+
+
+@contextmanager
+def _compaction(site: EmbeddedMetastore, setting: Setting) -> Iterator[None]:
+    """Compact what the metastore's initiator asks for, in a process of its own, until the block ends.
+
+    :raises RuntimeError: if the worker has ended before.
+    """
+    command = [sys.executable, "-m", "airflow_hive_federation.cli.main", "compact", "worker"]
+    path = setting.directory / f"{site.directory.name}-compactions.jsonl"
+    with (
+        path.open("w", encoding="utf-8") as output,
+        subprocess.Popen([*command, "--metastore", site.uri, "--json"], stdout=output) as process,
+    ):
+        try:
+            yield
+            if process.poll() is not None:
+                raise RuntimeError(f"The compaction worker of {site.uri} ended with {process.returncode}.")
+        finally:
+            process.terminate()
+    compactions = len(path.read_text(encoding="utf-8").splitlines())
+    setting.say(f"{compactions} compactions on the {site.directory.name}")
 
 
 @contextmanager
