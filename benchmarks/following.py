@@ -16,16 +16,18 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import psutil
 
 from airflow_hive_federation.cli.replicate import policy_text
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from benchmarks.bootstrap import Setting
@@ -44,6 +46,7 @@ _GROWTH_AIM = 1.5
 _OTHER_DATABASE, _OTHER_PER_S = "others", 2.0
 _READERS, _READS_PER_S = 4, 5.0
 _LOOK_S = 0.05
+Value_co = TypeVar("Value_co", covariant=True)
 #: Longest wait for the last commits.
 _PATIENCE_S = 120.0
 
@@ -103,7 +106,7 @@ def run_hour(setting: Setting) -> Iterator[Result]:
             stack.enter_context(_compaction(site, setting))
         before_s, before = _processor_s(process), process.memory_info().rss
         with _other_work(source):
-            lags = commits(source, target, "followed", for_s)
+            lags = commits(source, target, "followed", for_s, by=_streams)
         setting.say(f"the follower: {described([commit.lag_s for commit in lags])}")
         setting.say(
             f"processor time of the follower: {_processor_s(process) - before_s:.1f} s; memory: "
@@ -127,6 +130,14 @@ def run_hour(setting: Setting) -> Iterator[Result]:
         peer_s=tenths[0],
         at_most=_GROWTH_AIM,
     )
+
+
+class Steps(Protocol[Value_co]):
+    """Repeats a step with one connection to a metastore."""
+
+    def __call__(self, source: EmbeddedMetastore) -> AbstractContextManager[Callable[[str], Value_co]]:
+        """Connect; the function that is yielded takes the name of a table."""
+        ...
 
 
 @contextmanager
@@ -157,24 +168,19 @@ def _other_work(source: EmbeddedMetastore) -> Iterator[None]:
     ended = threading.Event()
     failures: list[Exception] = []
 
-    def repeat(per_s: float, step: Callable[[MetastoreClient, int], object]) -> None:
+    def repeat(per_s: float, steps: Steps[object]) -> None:
         try:
-            with MetastoreClient(client_settings(source)) as client:
+            with steps(source) as step:
                 number = 0
                 while not ended.wait(1 / per_s):
-                    step(client, number)
+                    step(f"t{number % TABLES:03}")
                     number += 1
         except Exception as error:  # noqa: BLE001 - raised below, in the thread that measures
             failures.append(error)
 
-    def commit(client: MetastoreClient, number: int) -> None:
-        commit_row(client, source.warehouse, f"t{number % TABLES:03}", database=_OTHER_DATABASE)
-
-    def read(client: MetastoreClient, number: int) -> None:
-        client.get_table(DATABASE, f"t{number % TABLES:03}")
-
-    threads = [threading.Thread(target=repeat, args=(_OTHER_PER_S, commit))]
-    threads += [threading.Thread(target=repeat, args=(_READS_PER_S, read)) for _ in range(_READERS)]
+    others = partial(_streams, database=_OTHER_DATABASE)
+    threads = [threading.Thread(target=repeat, args=(_OTHER_PER_S, others))]
+    threads += [threading.Thread(target=repeat, args=(_READS_PER_S, _reads)) for _ in range(_READERS)]
     for thread in threads:
         thread.start()
     try:
@@ -281,12 +287,14 @@ def commits(
     for_s: float,
     *,
     per_s: float = _PER_S,
+    by: Steps[int] | None = None,
 ) -> list[Seen]:
     """Commit for a while, until readers of the target see every commit.
 
     :param database: the database of the target.
     :param for_s: seconds of the commits.
     :param per_s: commits per second.
+    :param by: commits one row to a table, and returns its write id; by default, with the fewest calls.
     """
     waiting: defaultdict[str, dict[int, float]] = defaultdict(dict)
     seen: list[Seen] = []
@@ -294,11 +302,11 @@ def commits(
     began_s = time.monotonic()
 
     def write() -> None:
-        with MetastoreClient(client_settings(source)) as client:
+        with (by or _copies)(source) as commit:
             for number in range(int(for_s * per_s)):
                 time.sleep(max(0.0, began_s + number / per_s - time.monotonic()))
                 name = f"t{number % TABLES:03}"
-                write_id = commit_row(client, source.warehouse, name)
+                write_id = commit(name)
                 with lock:
                     waiting[name][write_id] = time.monotonic()
         written.set()
@@ -315,6 +323,52 @@ def commits(
         _until(done, for_s)
     writer.join()
     return seen
+
+
+@contextmanager
+def _copies(source: EmbeddedMetastore) -> Iterator[Callable[[str], int]]:
+    """Commit copies of one row, with the fewest calls."""
+    with MetastoreClient(client_settings(source)) as client:
+        yield partial(commit_row, client, source.warehouse)
+
+
+@contextmanager
+def _streams(source: EmbeddedMetastore, database: str = DATABASE) -> Iterator[Callable[[str], int]]:
+    """Stream a row per commit, as Hive's streaming API does: with locks, so that the initiator counts it."""
+    with ExitStack() as stack:
+        connections = {
+            name: stack.enter_context(_connection(source, database, name))
+            for name in (f"t{number:03}" for number in range(TABLES))
+        }
+
+        def commit(name: str) -> int:
+            connection = connections[name]
+            with connection.transaction():
+                connection.write(b"1,item,1.5,streamed")
+                write_id = connection.current_write_id
+            assert write_id is not None
+            return write_id
+
+        yield commit
+
+
+def _connection(source: EmbeddedMetastore, database: str, name: str) -> HiveStreamingConnection:
+    (day,) = {path.name for path in (source.warehouse / f"{database}.db" / name).iterdir()}
+    return (
+        HiveStreamingConnection.new_builder()
+        .with_database(database)
+        .with_table(name)
+        .with_static_partition_values([day.partition("=")[2]])
+        .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))
+        .with_conf(client_settings(source))
+        .connect()
+    )
+
+
+@contextmanager
+def _reads(source: EmbeddedMetastore) -> Iterator[Callable[[str], object]]:
+    with MetastoreClient(client_settings(source)) as client:
+        yield partial(client.get_table, DATABASE)
 
 
 def _see(
