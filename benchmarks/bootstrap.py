@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from benchmarks.contenders import (
+    STOCK_FILES,
     Contender,
     HiveRepl,
     Limit,
@@ -179,7 +180,7 @@ def _ten_times(
 
 def _beside_stock(arena: _Arena, stack: ExitStack, spark: SparkSession) -> Iterator[Result]:
     """Stock Hive forks for every file, in the engine and in the target's metastore, which ours uses too."""
-    (target,) = stack.enter_context(metastores(arena.setting.directory, "stock", stock=True))
+    (target,) = stack.enter_context(metastores(arena.setting.directory, "stock", settings=STOCK_FILES))
     with HiveRepl(arena.source, target, stock=True) as stock, Ours(arena.source, target, spark) as ours:
         timings = arena.interleave([stock, ours], target, max(1, arena.setting.runs - 1))
     yield faster(

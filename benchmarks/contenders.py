@@ -234,9 +234,13 @@ def database_kind() -> str:
 
 
 @contextmanager
-def metastores(directory: Path, *names: str, stock: bool = False) -> Iterator[list[EmbeddedMetastore]]:
-    """Real metastores, each in a directory of its own; those on a database server share one that syncs."""
-    settings = STOCK_FILES if stock else {}
+def metastores(
+    directory: Path, *names: str, settings: Mapping[str, str] | None = None
+) -> Iterator[list[EmbeddedMetastore]]:
+    """Real metastores, each in a directory of its own; those on a database server share one that syncs.
+
+    :param settings: Hive settings that replace those of the embedded metastores.
+    """
     with ExitStack() as stack:
         kind = _DATABASE[-1]
         database: str | DatabaseServer = kind

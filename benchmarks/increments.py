@@ -19,6 +19,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.spark.job import run_job
 from benchmarks.bootstrap import Setting
 from benchmarks.contenders import (
+    STOCK_FILES,
     Clock,
     HiveRepl,
     Ours,
@@ -247,7 +248,7 @@ def _rivals(
     stack: ExitStack, source: EmbeddedMetastore, target: EmbeddedMetastore, setting: Setting
 ) -> Iterator[_Rival]:
     """Hive, fast and stock; stock forks in the target's metastore too."""
-    (stock_target,) = stack.enter_context(metastores(setting.directory, "stock", stock=True))
+    (stock_target,) = stack.enter_context(metastores(setting.directory, "stock", settings=STOCK_FILES))
     for stock in (False, True):
         hive = HiveRepl(source, stock_target if stock else target, stock=stock)
         yield _Rival(
