@@ -86,6 +86,17 @@ class LagSeen(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompactionsRequested(Event):
+    """A load has added compactions of the target's tables to the metastore's queue.
+
+    :param partitions: number of requests; a table without partitions counts as one.
+    """
+
+    database: str
+    partitions: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class CycleFollowed(Event):
     """A follower has published a cycle.
 

@@ -33,6 +33,7 @@ class Step(StrEnum):
     DESCRIBE = "describe"
     SWEEP = "sweep"
     DIGESTS = "digests"
+    REQUEST_COMPACTIONS = "request compactions"
     PUBLISH = "publish"
     END_LEASE = "end_lease"
     CHECK = "check"

@@ -164,6 +164,11 @@ def _dangling_aborted(event: ev.DanglingAborted) -> str:
 
 
 @words.register
+def _compactions_requested(event: cev.CompactionsRequested) -> str:
+    return f"{event.database}: requested compactions of {several(event.partitions, 'partition')}"
+
+
+@words.register
 def _published(event: ev.Published) -> str:
     published = f"{event.database} is published at event {event.event_id}"
     if not event.seconds:

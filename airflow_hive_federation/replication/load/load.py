@@ -12,7 +12,8 @@ The load has these steps, in this order; each can be killed and repeated:
 5. The transactions end in the source's order: with each, its rows become visible, in all tables at once (see
    :mod:`.replay`). Consecutive transactions that wrote to different tables are one (see :mod:`.merging`).
 6. Partitions, tables and files that the source no longer has are dropped.
-7. Statistics are written, and dangling transactions are aborted.
+7. Statistics are written, dangling transactions are aborted, and compactions are requested (see
+   :mod:`.target_compactions`).
 8. ``repl.last.id`` moves, which publishes the load.
 
 A bootstrap is the same load into a target that has nothing yet (see :mod:`.first_load`). Its tables are
@@ -157,6 +158,7 @@ def _carry_out(
         if not in_group:
             load.sweep()
     load.note_files()
+    load.request_compactions()
     yield Stage.PREPARED
     load.publish()
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import CycleRunningError, TargetChangedError
+from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.objects import Described
 from airflow_hive_federation.model.files import CopyItem, FileEntry
@@ -41,6 +41,7 @@ from airflow_hive_federation.replication.load.replay import OpenedTransactions, 
 from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
 from airflow_hive_federation.replication.load.survey import Survey
+from airflow_hive_federation.replication.load.target_compactions import TargetCompactions
 from airflow_hive_federation.replication.load.target_functions import TargetFunctions
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.load.whole_dump import check_dump
@@ -55,12 +56,10 @@ from airflow_hive_federation.replication.replica.foreign_writes import ForeignWr
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.position import (
     TableState,
-    TargetPosition,
     read_position,
     refuse_later_writes,
 )
 from airflow_hive_federation.replication.replica.table_index import TableIndex
-from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import write_bound_plan
 
 if TYPE_CHECKING:
@@ -144,28 +143,9 @@ class TargetLoad:
                 remedy="Dump the next increment from where the target stands.",
                 differences=[],
             )
-        self._refuse_loads_since(position)
+        position.refuse_loads_since(self._policy, self._directory)
         position.refuse_foreign_writes(self._policy, replaced=self._repair_plan.replaced)
         return None
-
-    def _refuse_loads_since(self, position: TargetPosition) -> None:
-        """Refuse an increment if a load of another dump from the same position has begun since the dump.
-
-        That load may have changed tables; the increment describes only their earlier state.
-        """
-        # A dump's URI, as a user gives it, may be written otherwise than that of the policy's directory.
-        known = {*map(canonical, self._manifest.begun), canonical(self._directory.uri)}
-        since = [uri for uri in position.begun if canonical(uri) not in known]
-        for uri in since:
-            other = DumpDirectory(uri, self._policy.storage_options)
-            if other.manifest().previous == self._manifest.previous:
-                raise CycleRunningError(
-                    f"A load of dump {uri} has begun to change target database {self._database} since dump "
-                    f"{self._directory.uri} was made.",
-                    remedy="Begin a new cycle; it needs neither dump.",
-                    policy=self._policy.name,
-                    holder=uri,
-                )
 
     def check_dump(self) -> None:
         """Read the whole dump, before anything is changed by a part of it."""
@@ -273,6 +253,10 @@ class TargetLoad:
         previous = DumpDirectory(self._manifest.previous, self._policy.storage_options)
         note_digests(self._directory, self._layout, previous, self._document, self._manifest.changed_tables)
 
+    def request_compactions(self) -> None:
+        """Request the compactions that the target's tables need."""
+        self._compactions.request(self._step, self._observer)
+
     def publish(self) -> None:
         self._step(Step.PUBLISH)
         self._refuse_later_writes()
@@ -314,6 +298,10 @@ class TargetLoad:
             before = DumpDirectory(self._manifest.previous, self._policy.storage_options).manifest().tables
             leaving = {*self._manifest.dropped} & {*tables_with_files(before, external=False)}
         return TargetPlaces(self._directory, self._layout, leaving)
+
+    @cached_property
+    def _compactions(self) -> TargetCompactions:
+        return TargetCompactions(self._client, self._directory, self._layout, database=self._database)
 
     @cached_property
     def _functions(self) -> TargetFunctions:
@@ -381,6 +369,7 @@ class TargetLoad:
             complete=state.complete if state else 0,
             only=self._only(entry),
         )
+        self._compactions.note(self._document(name), there, self._copies[name], self._only(entry))
 
     def _prepare(self) -> None:
         """Do the work that is possible while files are copied."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import TargetChangedError, TargetNotOursError
+from airflow_hive_federation.errors import CycleRunningError, TargetChangedError, TargetNotOursError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -27,6 +27,7 @@ from airflow_hive_federation.replication.replica.foreign_writes import (
     refuse_foreign_writes,
 )
 from airflow_hive_federation.replication.replica.markers import TargetState
+from airflow_hive_federation.storage.filesystem import canonical
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -76,6 +77,28 @@ class TargetPosition:
         """
         writes = [write for write in self.foreign if write.table not in replaced]
         refuse_foreign_writes(policy.target_database, policy.name, writes)
+
+    def refuse_loads_since(self, policy: ReplicationPolicy, dump: DumpDirectory) -> None:
+        """Refuse an increment if a load of another dump from the same position has begun since the dump.
+
+        That load may have changed tables; the increment describes only their earlier state.
+
+        :raises CycleRunningError: such a load has begun.
+        """
+        manifest = dump.manifest()
+        # A dump's URI, as a user gives it, may be written otherwise than that of the policy's directory.
+        known = {*map(canonical, manifest.begun), canonical(dump.uri)}
+        since = [uri for uri in self.begun if canonical(uri) not in known]
+        for uri in since:
+            other = DumpDirectory(uri, policy.storage_options)
+            if other.manifest().previous == manifest.previous:
+                raise CycleRunningError(
+                    f"A load of dump {uri} has begun to change target database {policy.target_database} "
+                    f"since dump {dump.uri} was made.",
+                    remedy="Begin a new cycle; it needs neither dump.",
+                    policy=policy.name,
+                    holder=uri,
+                )
 
 
 def loaded_dump(client: MetastoreClient, policy: ReplicationPolicy) -> str:

@@ -132,6 +132,10 @@ WORDS: list[tuple[ev.Event, str]] = [
         ev.DanglingAborted(database="shop", transactions=(3, 4)),
         "shop: aborted transactions of earlier runs: 3, 4",
     ),
+    (
+        cev.CompactionsRequested(database="shop", partitions=2),
+        "shop: requested compactions of 2 partitions",
+    ),
     (ev.Published(database="shop", event_id=7), "shop is published at event 7."),
     (
         ev.Published(database="shop", event_id=7, files=2, size_bytes=3000, seconds=1.5),

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from airflow_hive_federation.errors import CycleRunningError
-from airflow_hive_federation.progress.observers import LOGGED, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind
-from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.replica.position import TargetPosition
 from tests.support.dumps import POLICY, manifest
 
@@ -26,19 +24,7 @@ def dump(root: Path, name: str, **fields: object) -> DumpDirectory:
 
 
 def refuse(directory: DumpDirectory, *begun: str) -> None:
-    nobody = cast("Any", None)
-    load = TargetLoad(
-        nobody,
-        POLICY,
-        directory,
-        pool=nobody,
-        threads=1,
-        observer=LOGGED,
-        step=Steps(LOGGED, "d", lambda: None),
-        check=lambda: None,
-        opened=None,
-    )
-    load._refuse_loads_since(TargetPosition(last_id=1, dump=BEFORE, begun=begun))
+    TargetPosition(last_id=1, dump=BEFORE, begun=begun).refuse_loads_since(POLICY, directory)
 
 
 def test_load_that_has_begun_since_the_dump(tmp_path: Path) -> None:

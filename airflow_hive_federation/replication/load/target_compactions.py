@@ -1,0 +1,250 @@
+"""Requests compactions of the target's tables.
+
+A metastore's initiator finds tables with new deltas by their completed writes (``COMPLETED_TXN_COMPONENTS``).
+A replayed transaction leaves none there, unless its commit names every file that it wrote, as Hive's own
+loads do (``CommitTxnRequest.writeEventInfos``): the metastore then looks up each partition, and reads the
+checksum of each file, while the transaction commits. A load of this package has listed the directories
+anyway, and requests the compactions itself: where an initiator is on, and by its thresholds
+(``CompactorUtil.determineCompactionType``).
+
+Results of the source's compactions are copied, and replace directories that the target has. Only the end of a
+compaction gives such directories to the target's cleaner, so these partitions get a request, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from airflow_hive_federation import __version__
+from airflow_hive_federation.acid.names import is_acid_directory
+from airflow_hive_federation.acid.snapshot import AcidState, acid_state
+from airflow_hive_federation.errors import AcidFormatError, InvalidOperationError, MetastoreServerError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.progress.cycle_events import CompactionsRequested
+from airflow_hive_federation.progress.kinds import Step
+from airflow_hive_federation.progress.observers import Observer, Steps
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.replica.layout import TargetLayout, final_uri
+from airflow_hive_federation.storage.filesystem import canonical
+
+N = TypeVar("N", int, float)
+
+logger = logging.getLogger(__name__)
+
+_INITIATOR = ("metastore.compactor.initiator.on", "hive.compactor.initiator.on")
+_DELTAS, _SHARE = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
+#: Begins a table's parameter with a threshold of its own (``Initiator.COMPACTORTHRESHOLD_PREFIX``).
+_OF_TABLE = "compactorthreshold."
+_NOT_BY_ITSELF = "no_auto_compaction"
+#: The metastore refuses another request for a partition in these states.
+_PENDING = frozenset({"initiated", "working", "ready for cleaning"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """The limits beyond which a partition is compacted.
+
+    :param deltas: number of its deltas.
+    :param share: size of its deltas, as a share of the size of its base.
+    """
+
+    deltas: int = 10
+    share: float = 0.1
+
+    def of_table(self, parameters: Mapping[str, str]) -> Thresholds:
+        """Return the thresholds of a table, whose parameters may have others."""
+        return Thresholds(
+            deltas=_number(parameters.get(_OF_TABLE + _DELTAS), self.deltas),
+            share=_number(parameters.get(_OF_TABLE + _SHARE), self.share),
+        )
+
+
+def kind_needed(state: AcidState, thresholds: Thresholds) -> types.CompactionType | None:
+    """Return the kind of compaction that a partition needs; ``None`` if it needs none. Pure.
+
+    :param state: the directories that its readers see, and those that others of them replace.
+    """
+    deltas = (*state.deltas, *state.delete_deltas)
+    base_bytes = _size(state.base.files) if state.base else _size(state.originals)
+    delta_bytes = sum(_size(delta.files) for delta in deltas)
+    if base_bytes and delta_bytes / base_bytes > thresholds.share:
+        return types.CompactionType.MAJOR
+    if len(deltas) > thresholds.deltas:
+        return types.CompactionType.MINOR if base_bytes else types.CompactionType.MAJOR
+    # The worker merges nothing, and leaves them to the cleaner.
+    return types.CompactionType.MINOR if state.obsolete else None
+
+
+class TargetCompactions:
+    """The compactions that a load's tables need on the target.
+
+    :param client: client of the target.
+    :param directory: the dump.
+    :param layout: maps its tables to the target.
+    """
+
+    def __init__(
+        self, client: MetastoreClient, directory: DumpDirectory, layout: TargetLayout, *, database: str
+    ) -> None:
+        self._client = client
+        self._directory = directory
+        self._layout = layout
+        self._database = database
+        self._needed: dict[str, dict[str, types.CompactionType]] = {}
+
+    def note(
+        self,
+        document: TableDocument,
+        there: Mapping[str, FileEntry],
+        copy: TableCopy,
+        only: Collection[str] | None,
+    ) -> None:
+        """Find the partitions of a table that need a compaction after the load.
+
+        :param there: the files on the target, by canonical URI.
+        :param copy: the files that the load adds.
+        :param only: names of the partitions that the load works on; ``None`` for the whole table.
+        """
+        write_ids = document.write_ids
+        if write_ids is None or not document.kind.transactional or not self._is_automatic(document):
+            return
+        thresholds = self._thresholds.of_table(document.table.parameters or {})
+        partitions = self._partitions(document, only)
+        needed = {}
+        for home, listing in _by_directory(there, copy).items():
+            kind = _kind(listing, write_ids, thresholds) if home in partitions else None
+            if kind is not None:
+                needed[partitions[home]] = kind
+        self._needed[document.name] = needed
+
+    def request(self, step: Steps, observer: Observer) -> None:
+        """Add the compactions to the metastore's queue, unless it has them already."""
+        if not any(self._needed.values()):
+            return
+        pending = self._pending()
+        requested = 0
+        for table, needed in self._needed.items():
+            new = {name: kind for name, kind in needed.items() if (table, name) not in pending}
+            if new:
+                step(Step.REQUEST_COMPACTIONS, table)
+                requested += self._request(table, new)
+        if requested:
+            observer(CompactionsRequested(database=self._database, partitions=requested))
+
+    def _request(self, table: str, needed: Mapping[str, types.CompactionType]) -> int:
+        request = types.CompactionRequest(
+            dbname=self._database,
+            tablename=table,
+            initiatorId=f"hive-federation-{socket.gethostname()}-{os.getpid()}",
+            initiatorVersion=__version__,
+        )
+        accepted = 0
+        for name, kind in needed.items():
+            request.partitionname, request.type = name or None, kind
+            try:
+                accepted += bool(self._client.call("compact2", request).accepted)
+            except (InvalidOperationError, MetastoreServerError) as error:
+                # The replica is right without it, and the next load that works on the table asks again.
+                logger.warning(
+                    "The target refuses to compact %s.%s, whose readers get slower with each cycle: %s",
+                    self._database,
+                    table,
+                    error,
+                )
+                break
+        return accepted
+
+    def _pending(self) -> set[tuple[str, str]]:
+        answer = self._client.call("show_compact", types.ShowCompactRequest(dbName=self._database))
+        return {
+            (str(entry.tablename), entry.partitionname or "")
+            for entry in answer.compacts or ()
+            if entry.dbname == self._database and entry.state in _PENDING
+        }
+
+    def _is_automatic(self, document: TableDocument) -> bool:
+        parameters = document.table.parameters or {}
+        value = parameters.get(_NOT_BY_ITSELF, parameters.get(_NOT_BY_ITSELF.upper()))
+        if value is None:
+            value = self._database_parameters.get(_NOT_BY_ITSELF, "")
+        return value.lower() != "true" and self._has_initiator
+
+    @cached_property
+    def _database_parameters(self) -> Mapping[str, str]:
+        return self._directory.database().parameters or {}
+
+    @cached_property
+    def _has_initiator(self) -> bool:
+        return any(self._setting(name) == "true" for name in _INITIATOR)
+
+    @cached_property
+    def _thresholds(self) -> Thresholds:
+        usual = Thresholds()
+        return Thresholds(
+            deltas=_number(self._setting(_DELTAS), usual.deltas),
+            share=_number(self._setting(_SHARE), usual.share),
+        )
+
+    def _setting(self, name: str) -> str:
+        return str(self._client.call("get_config_value", name, "") or "").lower()
+
+    def _partitions(self, document: TableDocument, only: Collection[str] | None) -> dict[str, str]:
+        """Return the names of partitions by the canonical URIs of their directories on the target."""
+        if not document.partition_keys:
+            return {canonical(self._layout.directory(document, document.location, "")): ""}
+        return {
+            canonical(self._layout.directory(document, line.location, line.name)): line.name
+            for line in self._directory.partitions(document.name, only=only)
+        }
+
+
+def _by_directory(there: Mapping[str, FileEntry], copy: TableCopy) -> dict[str, list[FileEntry]]:
+    """Return the files after the load by the directories of tables and partitions, with paths inside."""
+    sizes = {uri: entry.size_bytes for uri, entry in there.items()}
+    sizes |= {canonical(final_uri(item.target)): item.size_bytes for item in copy.items}
+    listings: defaultdict[str, list[FileEntry]] = defaultdict(list)
+    for uri, size_bytes in sizes.items():
+        home, path = _divided(uri)
+        listings[home].append(FileEntry(path=path, size_bytes=size_bytes))
+    return listings
+
+
+def _divided(uri: str) -> tuple[str, str]:
+    """Divide the URI of a file before its base or delta; a file without one lies in the directory itself."""
+    parts = uri.split("/")
+    place = next((number for number, part in enumerate(parts) if is_acid_directory(part)), len(parts) - 1)
+    return "/".join(parts[:place]), "/".join(parts[place:])
+
+
+def _kind(
+    listing: Iterable[FileEntry], write_ids: ValidWriteIds, thresholds: Thresholds
+) -> types.CompactionType | None:
+    try:
+        return kind_needed(acid_state(listing, write_ids), thresholds)
+    except AcidFormatError:
+        # Readers and workers name the file; a load that has found it right goes on.
+        return None
+
+
+def _size(files: Iterable[FileEntry]) -> int:
+    return sum(entry.size_bytes for entry in files)
+
+
+def _number(text: str | None, usual: N) -> N:
+    try:
+        return type(usual)(text) if text else usual
+    except ValueError:
+        # The initiator would fail at the table; a replica is not held up by it.
+        return usual
