@@ -17,7 +17,7 @@ from tests.support.forked_workers import forking
 
 DATABASE = "killed_ingest"
 RECORDS = 120
-SEEDS = int(os.environ.get("INGEST_KILL_SEEDS", "24"))
+SEEDS = int(os.environ.get("INGEST_KILL_SEEDS", "12"))
 FIRST_SEED = int(os.environ.get("INGEST_KILL_FIRST_SEED", "0"))
 _MOST_ATTEMPTS = 40
 
