@@ -283,14 +283,19 @@ def _of_azure(error: BaseException) -> tuple[str, str] | None:
     status = getattr(error, "status_code", None)
     code = getattr(error, "error_code", None)
     if "ClientAuthenticationError" in _names(error) and not code:
-        # Of the service that issues tokens; its status is that of a wrong request.
-        status = 401
+        # Of the service that issues tokens, whose status is that of a wrong request, or of a key that is none.
+        return _token_refusal(error)
     if not isinstance(status, int):
         return None
     reason = str(getattr(error, "reason", "") or "")
     if status in {400, 401, 403} and _AZURE_EXPIRED.search(str(error)):
         return "ExpiredToken", reason
     return str(getattr(code, "value", code) or status), reason
+
+
+def _token_refusal(error: BaseException) -> tuple[str, str]:
+    text = str(error)
+    return ("ExpiredToken" if _AZURE_EXPIRED.search(text) else "401"), text.partition("\n")[0]
 
 
 def _of_gcs(error: BaseException) -> tuple[str, str] | None:

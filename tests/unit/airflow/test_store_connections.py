@@ -107,6 +107,16 @@ def test_azure_refused(connection: Define, fields: dict[str, Any], why: str) -> 
     assert "tahini" not in str(caught.value)
 
 
+def test_a_key_file_of_google(connection: Define, tmp_path: Path) -> None:
+    """Airflow does not know its content, which is masked all the same."""
+    key = {**KEY, "private_key": "paprika-key", "private_key_id": "cumin-id"}
+    path = tmp_path / "key.json"
+    path.write_text(json.dumps(key))
+    lake = connection("lake", conn_type="google_cloud_platform", extra={"key_path": str(path)})
+    assert options_of(connection, {"gcp_conn_id": lake}) == {"token": key}
+    assert redact("paprika-key and cumin-id") == "*** and ***"
+
+
 def test_google(connection: Define, tmp_path: Path) -> None:
     path = tmp_path / "key.json"
     path.write_text(json.dumps(KEY))

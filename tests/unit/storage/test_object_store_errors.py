@@ -171,6 +171,13 @@ def test_azure_by_adlfs(
     refused_alike(kind, "abfs://b/t", {"connection_string": text})
 
 
+def test_a_key_of_azure_that_is_none() -> None:
+    options = {"account_name": "a", "account_key": "planted-secret"}
+    with pytest.raises(StoragePermissionError, match="Invalid base64") as caught:
+        list_directory("abfs://b/t", options=options)
+    assert "planted-secret" not in str(caught.value)
+
+
 def refused_alike(kind: type[StorageError], uri: str, options: dict[str, str]) -> None:
     for refused in (
         lambda: write_atomically(f"{uri}/f", [b"1"], options),
