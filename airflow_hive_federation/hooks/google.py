@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import mask_secret
-from airflow_hive_federation.model import bounded_json
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -79,6 +78,8 @@ def _read(connection: Connection, path: str) -> str:
 
 
 def _key(connection: Connection, written: object) -> StorageValue:
+    from airflow_hive_federation.model import bounded_json
+
     try:
         key = bounded_json.loads(written) if isinstance(written, str) else written
     except ValueError:

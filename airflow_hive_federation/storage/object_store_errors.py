@@ -283,7 +283,7 @@ def _of_azure(error: BaseException) -> tuple[str, str] | None:
     status = getattr(error, "status_code", None)
     code = getattr(error, "error_code", None)
     if "ClientAuthenticationError" in _names(error) and not code:
-        # Of the service that issues tokens, whose status is that of a wrong request, or of a key that is none.
+        # Of the service that issues tokens, whose status is that of a wrong request; or a key that is none.
         return _token_refusal(error)
     if not isinstance(status, int):
         return None
