@@ -31,6 +31,9 @@ __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"
 # Airflow, imported by the tests of its surface, would otherwise write into the user's home.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
 
+# gcsfs reads it when it is imported: otherwise it asks each endpoint by gRPC for the kind of a bucket.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
+
 # Hundreds of processes import the same modules: the first one compiles them, as is Python's default.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

@@ -32,15 +32,15 @@ class End:
 
     @cached_property
     def storage_options(self) -> StorageOptions:
-        """The options, in which ``aws_conn_id`` has become the credentials of that connection.
+        """The options, in which those that name connections have become the credentials of these.
 
-        :raises ConfigurationError: an ``aws`` connection does not exist, or needs the Amazon provider.
+        :raises ConfigurationError: see :func:`.store_connections.with_credentials`.
         """
         if not self.written_storage_options:
             return {}
-        from airflow_hive_federation.hooks.aws import with_aws_credentials
+        from airflow_hive_federation.hooks.store_connections import with_credentials
 
-        return with_aws_credentials(self.written_storage_options)
+        return with_credentials(self.written_storage_options)
 
 
 #: Names the kind of a process for Airflow's search of connections; servers search its database, too.

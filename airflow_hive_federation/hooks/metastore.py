@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
-from airflow_hive_federation.hooks.aws import with_aws_credentials
 from airflow_hive_federation.hooks.compat import mask_secret, redact
 from airflow_hive_federation.hooks.connection_form import field_behaviour, form_widgets
+from airflow_hive_federation.hooks.store_connections import with_credentials
 from airflow_hive_federation.hooks.tunnel import tunnel_settings
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ _OBJECTS = frozenset({"http_headers", "storage_options", "secret_storage_options
 TRANSPORTS = ("thrift", "thrift+tls", "http", "https", "grpc", "grpc+tls")
 
 #: Names of secret storage options that Airflow does not recognise as secrets.
-_SECRET_NAMES = frozenset({"account_key", "credential", "credentials", "sas", "session"})
+_SECRET_NAMES = frozenset({"account_key", "credential", "credentials", "sas", "session", "connection_string"})
 #: The test button's limit in seconds per call, whatever timeout the connection has.
 _TEST_TIMEOUT_S = 15.0
 
@@ -112,12 +112,12 @@ class HiveMetastoreHook(BaseHook):
     def storage_options(self) -> StorageOptions:
         """Options for the (fsspec) file systems that hold this metastore's tables, secret options included.
 
-        An option ``aws_conn_id`` has become the credentials of that connection.
+        Options that name connections, as ``aws_conn_id`` does, have become the credentials of these.
 
-        :raises ConfigurationError: they are no JSON objects, the visible extra contains a secret, or an
-            ``aws`` connection does not exist, or needs the Amazon provider.
+        :raises ConfigurationError: they are no JSON objects, the visible extra contains a secret, or a
+            connection that they name cannot be read, see :func:`.store_connections.with_credentials`.
         """
-        return with_aws_credentials(self.written_storage_options)
+        return with_credentials(self.written_storage_options)
 
     @cached_property
     def written_storage_options(self) -> StorageOptions:
@@ -250,7 +250,7 @@ def merged_storage_options(
 ) -> dict[str, Any]:
     """Merge the storage options of two connections, as each has them, with the ids of the connections.
 
-    Credentials of an ``aws`` connection come in last: a role gives others each time that it is assumed.
+    Credentials of named connections come in last: a role gives others each time that it is assumed.
 
     :raises ConfigurationError: see :func:`common_storage_options`.
     """
@@ -264,7 +264,7 @@ def merged_storage_options(
             "read and written by one job.",
             remedy='Write them by URI prefix: {"s3://bucket": {"endpoint_url": "…"}}.',
         )
-    return with_aws_credentials({**second, **first})
+    return with_credentials({**second, **first})
 
 
 def _known_extras(connection: Connection) -> dict[str, object]:

@@ -33,6 +33,7 @@ from airflow_hive_federation.storage.filesystem import (
     parse_location,
     protocols,
     storage_errors,
+    store_errors,
 )
 from airflow_hive_federation.storage.listing import file_size, list_directory
 from airflow_hive_federation.storage.options import StorageOptions
@@ -356,13 +357,14 @@ class _LocalFile:
 class _RemoteFile:
     """A file of an fsspec store whose errors have the target's URI."""
 
-    def __init__(self, file: IO[bytes], uri: str, at: str) -> None:
+    def __init__(self, file: IO[bytes], uri: str, at: str, options: StorageOptions | None) -> None:
         self._file = file
         self._uri = uri
+        self._options = options
         self.at = at
 
     def write(self, chunk: memoryview) -> None:
-        with storage_errors(self._uri):
+        with store_errors(self._uri, self._options):
             # Drivers keep a reference to the bytes, but the next chunk overwrites the buffer of `chunk`.
             self._file.write(bytes(chunk))
 
@@ -376,7 +378,7 @@ def _target(item: CopyItem, settings: CopySettings) -> Iterator[_LocalFile | _Re
     mode = creation_mode([item.source], settings.options)
     if path is None:
         with publishing(uri, settings.options, mode=mode, temporary=hidden, private=False) as stream:
-            yield _RemoteFile(stream, uri, hidden)
+            yield _RemoteFile(stream, uri, hidden, settings.options)
         return
     temporary = local_path(hidden) or ""
     file = _LocalFile(temporary, uri, mode)
@@ -419,7 +421,7 @@ def _sweep(
 
 def _remove(uri: str, options: StorageOptions | None) -> None:
     path = local_path(uri)
-    with storage_errors(uri):
+    with store_errors(uri, options):
         if path is not None:
             Path(path).unlink()
             return

@@ -10,7 +10,12 @@ from typing import Any
 
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.storage.bandwidth import TokenBucket
-from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import (
+    local_path,
+    open_filesystem,
+    storage_errors,
+    store_errors,
+)
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.sources import SourceRoots
 
@@ -96,7 +101,7 @@ def read_chunks(
     """
     local = local_path(uri)
     view = _buffer()
-    with storage_errors(uri):
+    with store_errors(uri, options):
         if sources is not None:
             sources.check_written(uri, "the file")
         if local is not None and sources is not None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from airflow_hive_federation.errors import (
+    BucketMissingError,
     ConfigurationError,
     FileVanishedError,
     HiddenLocationError,
@@ -48,10 +49,11 @@ WITH_MODES = frozenset({"file", "hdfs"})
 _EXTRAS = {
     "s3": "pip install 'airflow-hive-federation[s3]'",
     "hdfs": "pip install 'airflow-hive-federation[hdfs]'",
-    "gs": "pip install gcsfs",
-    "abfs": "pip install adlfs",
+    "gs": "pip install 'airflow-hive-federation[gcs]'",
+    "abfs": "pip install 'airflow-hive-federation[azure]'",
 }
 
+_ACCOUNT_NAME = re.compile(r"(?:^|;)\s*AccountName=([^;]+)", re.IGNORECASE)
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 
 
@@ -224,7 +226,7 @@ def open_filesystem(uri: str, options: StorageOptions | None = None) -> tuple[Ab
             remedy=_EXTRAS.get(location.scheme, f"Install the fsspec driver of {location.scheme}") + ".",
             path=uri,
         ) from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(
             f"{uri} cannot be opened: {error}",
             remedy="Check the URI's scheme and the storage options.",
@@ -241,7 +243,7 @@ def reading(uri: str, options: StorageOptions | None = None) -> Iterator[BinaryI
     :raises StorageError: if it cannot be opened.
     """
     path = local_path(uri)
-    with storage_errors(uri):
+    with store_errors(uri, options):
         if path is not None:
             file: BinaryIO = open(path, "rb")  # noqa: SIM115, PTH123
         else:
@@ -277,12 +279,67 @@ def storage_errors(path: str) -> Iterator[None]:
             remedy="Check the storage options and that the store can be reached from here.",
             path=path,
         ) from error
-    except RuntimeError as error:
-        # adlfs raises one for a refused upload, whose cause is the store's answer.
+    except (RuntimeError, ValueError) as error:
+        # adlfs raises the former for a refused upload, whose cause is the store's answer, and gcsfs, for
+        # refused credentials, the latter.
         refused = object_store_error(error, path, handled)
         if refused is None:
             raise
         raise refused from error
+
+
+@contextmanager
+def store_errors(uri: str, options: StorageOptions | None = None) -> Iterator[None]:
+    """Translate errors as :func:`storage_errors` does, and distinguish a missing bucket from a file.
+
+    The drivers of Google's and Azure's stores have one error for both. A missing bucket must not look like a
+    directory without files, so the function asks the store for the bucket where a file is missing.
+
+    :param uri: URI of a file or directory of one store.
+    :param options: see :func:`options_for`.
+    :raises BucketMissingError: if the bucket or container does not exist.
+    :raises StorageError: see :func:`storage_errors`.
+    """
+    try:
+        with storage_errors(uri):
+            yield
+    except FileVanishedError as error:
+        refuse_missing_bucket(uri, options, cause=error)
+        raise
+
+
+def refuse_missing_bucket(
+    uri: str, options: StorageOptions | None = None, *, cause: BaseException | None = None
+) -> None:
+    """Raise an error if a bucket of Google's store or a container of Azure's does not exist.
+
+    A bucket that these credentials may not look at counts as existing.
+
+    :param cause: the error that the missing bucket explains.
+    :raises BucketMissingError: if it does not exist.
+    """
+    location = parse_location(uri)
+    if location.scheme not in {"gs", "abfs"}:
+        return
+    filesystem = open_filesystem(uri, options)[0]
+    bucket = location.authority.partition("@")[0]
+    try:
+        with storage_errors(uri):
+            if location.scheme == "abfs":
+                there = bool(filesystem.exists(bucket))
+            else:
+                # A right to list its files is enough for this request, and not for that of the bucket itself.
+                there = bool(filesystem.call("GET", "b/{}/o", bucket, maxResults=1, json_out=True))
+    except (FileVanishedError, BucketMissingError):
+        there = False
+    except StorageError:
+        return
+    if not there:
+        raise BucketMissingError(
+            f"The bucket or container {bucket!r} of {uri} does not exist.",
+            remedy="Create it, or correct the URI or the endpoint.",
+            path=uri,
+        ) from cause
 
 
 def protocols(filesystem: AbstractFileSystem) -> tuple[str, ...]:
@@ -300,7 +357,10 @@ def _driver(location: Location, options: dict[str, StorageValue]) -> AbstractFil
         # Otherwise a thread that has listed a directory misses what other processes write there later.
         options = {"use_listings_cache": False, **options}
     if location.scheme == "abfs":
-        options = {**_azure_account(location), **options}
+        options = {**_azure_account(location, options), **options}
+    if location.scheme == "gs":
+        # Otherwise gcsfs asks Google about a token by a URL with the token in it, which errors show.
+        os.environ.setdefault("FETCH_RAW_TOKEN_EXPIRY", "false")
     fsspec = importlib.import_module("fsspec")
     return fsspec.filesystem(location.scheme, **({} if location.is_local else options))
 
@@ -317,13 +377,25 @@ def _key(location: Location) -> str:
     return f"{bucket}{location.path}".rstrip("/")
 
 
-def _azure_account(location: Location) -> dict[str, StorageValue]:
-    """Return adlfs' options for the account in ``container@account.dfs.core.windows.net``, Hadoop's form."""
+def _azure_account(location: Location, options: StorageOptions) -> dict[str, StorageValue]:
+    """Return adlfs' options for the account in ``container@account.dfs.core.windows.net``, Hadoop's form.
+
+    :raises ConfigurationError: if the options have a connection string of another account.
+    """
     host = location.authority.partition("@")[2]
     if not host:
         return {}
+    account = host.partition(".")[0]
+    named = _ACCOUNT_NAME.search(str(options.get("connection_string") or ""))
+    if named is not None and named[1] != account:
+        # adlfs goes by the connection string alone, and would open the container of that name in its account.
+        raise ConfigurationError(
+            f"{location} is in the account {account!r}, and the connection string is that of {named[1]!r}.",
+            remedy="Give each account its own options, by URI prefix.",
+            path=str(location),
+        )
     # The files of an account have another host for each of its interfaces; adlfs uses that of blobs.
-    return {"account_name": host.partition(".")[0], "account_host": host.replace(".dfs.", ".blob.", 1)}
+    return {"account_name": account, "account_host": host.replace(".dfs.", ".blob.", 1)}
 
 
 def _refuse_dots(path: str) -> None:

@@ -26,7 +26,9 @@ from airflow_hive_federation.storage.filesystem import (
     local_path,
     open_filesystem,
     parse_location,
+    refuse_missing_bucket,
     storage_errors,
+    store_errors,
 )
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import TEMPORARY_PREFIX
@@ -138,7 +140,7 @@ def file_size(uri: str, *, options: StorageOptions | None = None) -> int:
     :raises StorageError: if it is a directory, or its length cannot be read.
     """
     local = local_path(uri)
-    with storage_errors(uri):
+    with store_errors(uri, options):
         if local is not None:
             status = Path(local).stat()
             is_directory, size = stat.S_ISDIR(status.st_mode), status.st_size
@@ -161,7 +163,7 @@ def list_directory(uri: str, *, options: StorageOptions | None = None) -> dict[s
     """
     local = local_path(uri)
     try:
-        with storage_errors(uri):
+        with store_errors(uri, options):
             if local is not None:
                 with os.scandir(local) as entries:
                     return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
@@ -187,7 +189,7 @@ def list_children(uri: str, *, options: StorageOptions | None = None) -> tuple[l
     """
     filesystem, path = open_filesystem(uri, options)
     try:
-        with storage_errors(uri):
+        with store_errors(uri, options):
             filesystem.invalidate_cache(path)
             details = filesystem.ls(path, detail=True)
     except FileVanishedError:
@@ -204,7 +206,10 @@ def is_there(uri: str, *, options: StorageOptions | None = None) -> bool:
     filesystem, path = open_filesystem(uri, options)
     with storage_errors(uri):
         filesystem.invalidate_cache(path)
-        return bool(filesystem.exists(path))
+        found = bool(filesystem.exists(path))
+    if not found:
+        refuse_missing_bucket(uri, options)
+    return found
 
 
 def has_entries(uri: str, *, options: StorageOptions | None = None) -> bool:
@@ -214,7 +219,7 @@ def has_entries(uri: str, *, options: StorageOptions | None = None) -> bool:
     """
     local = local_path(uri)
     try:
-        with storage_errors(uri):
+        with store_errors(uri, options):
             if local is not None:
                 with os.scandir(local) as entries:
                     return next(entries, None) is not None
@@ -274,7 +279,7 @@ def _scan_local(root: str, prefix: str) -> _Scan:
 
 def _list_keys(uri: str, options: StorageOptions | None) -> list[FileEntry]:
     filesystem, path = open_filesystem(uri, options)
-    with storage_errors(uri):
+    with store_errors(uri, options):
         filesystem.invalidate_cache(path)
         # Hadoop marks a directory by an empty object: its name ends with a slash on S3, and other drivers
         # list it as a directory.

@@ -2,8 +2,8 @@
 
 The stores name a refusal by a code: S3's ``SlowDown`` in botocore's ``ClientError``, which s3fs turns into an
 ``OSError`` with the former as its cause; Azure's ``ServerBusy`` in an ``HttpResponseError``; GCS by the HTTP
-status in gcsfs's ``HttpError``; pyarrow's own S3 client in the text of an ``OSError``. A HEAD request has an
-answer without a body, so that its code is the HTTP status alone.
+status in gcsfs's ``HttpError``, or in the text of an ``OSError``; pyarrow's own S3 client in the text of an
+``OSError``. A HEAD request has an answer without a body, so that its code is the HTTP status alone.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ _DENIED = frozenset(
         "authorizationpermissionmismatch",
         "insufficientaccountpermissions",
         "noauthenticationinformation",
+        "invalidauthenticationinfo",
         "forbidden",
         "401",
         "403",
@@ -128,6 +129,15 @@ _KINDS = (
     ),
 )
 
+#: Azure's reasons for refusals whose code is that of a wrong key: of a signature, a token and a secret.
+_AZURE_EXPIRED = re.compile(
+    r"Signature not valid in the specified time frame|token is expired|AADSTS7000222", re.IGNORECASE
+)
+#: gcsfs' text of some refusals: ``validate_response`` in ``gcsfs.retry``.
+_GCSFS = re.compile(r"(?P<kind>Forbidden|Bad Request): \S+\n?(?P<message>.*)", re.DOTALL)
+_GOOGLE_CREDENTIALS = re.compile(
+    r"authentication credential|invalid credentials|invalid_token", re.IGNORECASE
+)
 #: pyarrow's text: the code in capitals, or S3's own if the client does not know it.
 _PYARROW = re.compile(
     r"AWS Error (?P<code>[A-Z0-9_]+)(?: \(HTTP status \d+\))? during"
@@ -149,6 +159,8 @@ _UNREACHABLE = frozenset(
         "ServiceRequestError",
         "ServiceResponseError",
         "TransportError",
+        # gcsfs raises it for the status 502.
+        "ProxyError",
     }
 )
 _NO_CREDENTIALS = frozenset(
@@ -171,6 +183,8 @@ _DRIVERS_CLASSES = (
     ("aiohttp", "ClientError"),
     ("azure.core.exceptions", "AzureError"),
     ("gcsfs.retry", "HttpError"),
+    ("gcsfs.retry", "NonRetryableError"),
+    ("google.api_core.exceptions", "GoogleAPIError"),
     ("google.auth.exceptions", "GoogleAuthError"),
 )
 _CHAIN = 6
@@ -203,7 +217,7 @@ def object_store_error(
         refusal = _refusal(link)
         if refusal is not None:
             return _classified(refusal, path)
-        names = {cls.__name__ for cls in type(link).__mro__}
+        names = _names(link)
         if names & _NO_CREDENTIALS:
             return StoragePermissionError(
                 f"There are no credentials for {path}: {link}.",
@@ -224,8 +238,9 @@ def driver_errors() -> tuple[type[Exception], ...]:
     classes: list[type[Exception]] = []
     for module, name in _DRIVERS_CLASSES:
         loaded = sys.modules.get(module)
-        if loaded is not None:
-            classes.append(getattr(loaded, name))
+        # Some versions of a driver lack a class.
+        if (known := getattr(loaded, name, None)) is not None:
+            classes.append(known)
     return tuple(classes)
 
 
@@ -266,17 +281,38 @@ def _of_botocore(error: BaseException) -> tuple[str, str] | None:
 
 def _of_azure(error: BaseException) -> tuple[str, str] | None:
     status = getattr(error, "status_code", None)
+    code = getattr(error, "error_code", None)
+    if "ClientAuthenticationError" in _names(error) and not code:
+        # Of the service that issues tokens, whose status is that of a wrong request; or a key that is none.
+        return _token_refusal(error)
     if not isinstance(status, int):
         return None
-    code = getattr(error, "error_code", None)
-    return str(getattr(code, "value", code) or status), str(getattr(error, "reason", "") or "")
+    reason = str(getattr(error, "reason", "") or "")
+    if status in {400, 401, 403} and _AZURE_EXPIRED.search(str(error)):
+        return "ExpiredToken", reason
+    return str(getattr(code, "value", code) or status), reason
+
+
+def _token_refusal(error: BaseException) -> tuple[str, str]:
+    text = str(error)
+    return ("ExpiredToken" if _AZURE_EXPIRED.search(text) else "401"), text.partition("\n")[0]
 
 
 def _of_gcs(error: BaseException) -> tuple[str, str] | None:
+    if type(error) in {OSError, ValueError}:
+        match = _GCSFS.match(str(error))
+        if match is None:
+            return None
+        forbidden = match["kind"] == "Forbidden" or _GOOGLE_CREDENTIALS.search(match["message"])
+        return ("403" if forbidden else "400"), match["message"]
     code = getattr(error, "code", None)
-    if type(error).__name__ != "HttpError" or code is None:
+    if code is None or not _names(error) & {"HttpError", "GoogleAPICallError"}:
         return None
-    return str(code), str(getattr(error, "message", "") or "")
+    return str(int(code) if isinstance(code, int) else code), str(getattr(error, "message", "") or "")
+
+
+def _names(error: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(error).__mro__}
 
 
 def _of_pyarrow(error: BaseException) -> tuple[str, str] | None:

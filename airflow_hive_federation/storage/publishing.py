@@ -25,6 +25,7 @@ from airflow_hive_federation.storage.filesystem import (
     parse_location,
     protocols,
     storage_errors,
+    store_errors,
 )
 from airflow_hive_federation.storage.options import StorageOptions
 
@@ -50,7 +51,10 @@ def write_atomically(
     :raises StorageError: if the file cannot be written; an existing file is unchanged then.
     """
     written = 0
-    with publishing(uri, options, mode=PRIVATE_FILE if private else 0o666) as file, storage_errors(uri):
+    with (
+        publishing(uri, options, mode=PRIVATE_FILE if private else 0o666) as file,
+        store_errors(uri, options),
+    ):
         for chunk in chunks:
             file.write(chunk)
             written += len(chunk)
@@ -78,7 +82,7 @@ def publishing(
     if location.is_local:
         writing = _renaming_local(parse_location(temporary).path, location.path, uri, mode, private)
     elif location.scheme in OBJECT_STORES:
-        writing = _committing(*open_filesystem(uri, options), uri)
+        writing = _committing(*open_filesystem(uri, options), uri, options)
     else:
         filesystem, path = open_filesystem(uri, options)
         hidden = open_filesystem(temporary, options)[1]
@@ -252,7 +256,7 @@ def remove_file(uri: str, options: StorageOptions | None = None) -> bool:
     """
     filesystem, path = open_filesystem(uri, options)
     try:
-        with storage_errors(uri):
+        with store_errors(uri, options):
             if "file" in protocols(filesystem):
                 # Otherwise Hadoop would compare it with the next file of this name.
                 remove_checksum(path)
@@ -321,17 +325,21 @@ def _closing(file: BinaryIO, uri: str, *, sync: bool = False) -> Iterator[Binary
 
 
 @contextmanager
-def _committing(filesystem: AbstractFileSystem, path: str, uri: str) -> Iterator[BinaryIO]:
+def _committing(
+    filesystem: AbstractFileSystem, path: str, uri: str, options: StorageOptions | None = None
+) -> Iterator[BinaryIO]:
     # `close` of a buffered upload completes it, so an error must discard the upload before any `close`.
-    with storage_errors(uri):
+    with store_errors(uri, options):
         file = filesystem.open(path, "wb", autocommit=False)
     committed = False
     try:
         yield file
-        with storage_errors(uri):
+        with store_errors(uri, options):
             file.close()
             file.commit()
         committed = True
     finally:
         if not committed:
-            file.discard()
+            # The first error is the one to raise. What is left of the upload is no file.
+            with suppress(StorageError), storage_errors(uri):
+                file.discard()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fsspec.implementations.local import LocalFileSystem
+from fsspec.implementations.local import LocalFileOpener, LocalFileSystem
 
 from airflow_hive_federation.errors import (
     ConfigurationError,
@@ -90,8 +90,8 @@ def test_options_by_prefix() -> None:
     ("uri", "driver", "remedy"),
     [
         ("s3a://bucket/key", "s3fs", r"airflow-hive-federation\[s3\]"),
-        ("gs://bucket/key", "gcsfs", "pip install gcsfs"),
-        ("abfss://bucket/key", "adlfs", "pip install adlfs"),
+        ("gs://bucket/key", "gcsfs", r"airflow-hive-federation\[gcs\]"),
+        ("abfss://bucket/key", "adlfs", r"airflow-hive-federation\[azure\]"),
     ],
 )
 def test_missing_driver_names_what_to_install(
@@ -104,6 +104,22 @@ def test_missing_driver_names_what_to_install(
         monkeypatch.delitem(registry._registry, scheme, raising=False)
     with pytest.raises(ConfigurationError, match=remedy):
         fs.open_filesystem(uri)
+
+
+def test_a_connection_string_of_another_account_is_refused() -> None:
+    """adlfs would open the container of that name in the account of the string."""
+    options = {"connection_string": "DefaultEndpointsProtocol=https;AccountName=other;AccountKey=c2VzYW1l"}
+    with pytest.raises(
+        ConfigurationError, match="'mine', and the connection string is that of 'other'"
+    ) as caught:
+        fs.open_filesystem("abfss://box@mine.dfs.core.windows.net/t", options)
+    assert "c2VzYW1l" not in str(caught.value)
+    fs.open_filesystem("abfss://box@other.dfs.core.windows.net/t", options)
+
+
+def test_an_incomplete_key_of_google_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="gs://b cannot be opened: 'refresh_token'"):
+        fs.open_filesystem("gs://b", {"token": {"type": "service_account"}})
 
 
 def test_unknown_scheme() -> None:
@@ -202,6 +218,21 @@ def test_uploads_are_committed_or_discarded(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         write_half(str(tmp_path / "g"))
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
+
+
+class FailingFile(LocalFileOpener):
+    """Its store refuses to end the upload that has begun."""
+
+    def discard(self) -> None:
+        raise OSError(errno.EIO, "refused")
+
+
+def test_an_upload_that_cannot_be_discarded_hides_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsspec.implementations.local.LocalFileOpener", FailingFile)
+    with pytest.raises(ZeroDivisionError):
+        write_half(str(tmp_path / "g"))
 
 
 def write_half(path: str) -> None:

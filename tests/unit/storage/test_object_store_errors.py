@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyarrow import fs as arrow_files
@@ -31,21 +34,24 @@ REFUSALS = [
     (403, "SignatureDoesNotMatch", StoragePermissionError, "No right"),
     (404, "NoSuchBucket", BucketMissingError, "does not exist"),
 ]
-Refuse = Callable[[int, str], str]
+Refuse = Callable[..., str]
 
 
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Refuse]:
     """Set the answer of the server to every request, and return the server's URL."""
-    answer: list[tuple[int, bytes]] = []
+    answer: list[tuple[int, str, bytes]] = []
 
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             # The client may reuse the connection: nothing of the request may be left in it.
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, body = answer[0]
+            status, code, body = answer[0]
+            if self.path.startswith(("/storage/", "/upload/", "/download/")):
+                body = json.dumps({"error": {"code": status, "message": f"{code}, the reason."}}).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/xml")
+            self.send_header("x-ms-error-code", code)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
@@ -62,9 +68,9 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Refuse]:
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
 
-    def set_answer(status: int, code: str) -> str:
-        body = f"<Error><Code>{code}</Code><Message>the reason.</Message></Error>".encode()
-        answer[:] = [(status, body)]
+    def set_answer(status: int, code: str, more: str = "") -> str:
+        body = f"<Error><Code>{code}</Code><Message>the reason.</Message>{more}</Error>".encode()
+        answer[:] = [(status, code, body)]
         return f"http://127.0.0.1:{server.server_port}"
 
     yield set_answer
@@ -107,6 +113,83 @@ def test_s3_by_pyarrow(refuse: Refuse, status: int, code: str, kind: type[Storag
     with pytest.raises(kind) as caught, storage_errors("s3://b/t/f"):
         store.get_file_info(arrow_files.FileSelector("b/t"))
     assert type(caught.value) is kind
+
+
+async def no_wait(*_: object) -> None:
+    """Stand for the pauses between the drivers' own tries."""
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (429, "rateLimitExceeded", StorageUnavailableError),
+        (503, "backendError", StorageUnavailableError),
+        (502, "", StorageUnavailableError),
+        (401, "Invalid Credentials", StoragePermissionError),
+        (401, "Request had invalid authentication credentials", StoragePermissionError),
+        (403, "a@b does not have storage.objects.list access", StoragePermissionError),
+        (404, "The specified bucket does not exist", BucketMissingError),
+    ],
+)
+def test_google_by_gcsfs(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch, status: int, text: str, kind: type[StorageError]
+) -> None:
+    monkeypatch.setattr("gcsfs.retry.asyncio", SimpleNamespace(sleep=no_wait))
+    # gcsfs logs what it repeats, without the token.
+    options = {"token": "planted-secret", "project": "p", "endpoint_url": refuse(status, text)}
+    refused_alike(kind, "gs://b/t", options)
+
+
+EXPIRED = (
+    "<AuthenticationErrorDetail>Signature not valid in the specified time frame</AuthenticationErrorDetail>"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "more", "kind"),
+    [
+        (503, "ServerBusy", "", StorageUnavailableError),
+        (500, "InternalError", "", StorageUnavailableError),
+        (403, "AuthenticationFailed", "", StoragePermissionError),
+        (403, "AuthenticationFailed", EXPIRED, StorageCredentialsExpiredError),
+        (401, "InvalidAuthenticationInfo", "", StoragePermissionError),
+        (403, "AuthorizationPermissionMismatch", "", StoragePermissionError),
+        (404, "ContainerNotFound", "", BucketMissingError),
+    ],
+)
+def test_azure_by_adlfs(
+    refuse: Refuse,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    code: str,
+    more: str,
+    kind: type[StorageError],
+) -> None:
+    monkeypatch.setattr("azure.storage.blob._shared.policies_async.AsyncStorageRetryPolicy.sleep", no_wait)
+    url = refuse(status, code, more)
+    text = f"AccountName=a;BlobEndpoint={url}/a;SharedAccessSignature=sv=1&sig=planted-secret"
+    refused_alike(kind, "abfs://b/t", {"connection_string": text})
+
+
+def test_a_key_of_azure_that_is_none() -> None:
+    options = {"account_name": "a", "account_key": "planted-secret"}
+    with pytest.raises(StoragePermissionError, match="Invalid base64") as caught:
+        list_directory("abfs://b/t", options=options)
+    assert "planted-secret" not in str(caught.value)
+
+
+def refused_alike(kind: type[StorageError], uri: str, options: dict[str, str]) -> None:
+    for refused in (
+        lambda: write_atomically(f"{uri}/f", [b"1"], options),
+        lambda: list_directory(uri, options=options),
+        lambda: list_files(uri, options=options, missing_ok=True),
+    ):
+        with pytest.raises(StorageError) as caught:
+            refused()
+        assert type(caught.value) is kind
+        assert caught.value.path.startswith(uri)
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "planted-secret" not in f"{shown}{caught.value.facts}"
 
 
 def test_a_missing_file_is_no_missing_bucket(refuse: Refuse) -> None:
