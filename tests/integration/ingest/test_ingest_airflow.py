@@ -112,7 +112,7 @@ def test_a_query_and_objects_by_the_operator(
         )
         assert done.returncode == 0, done.stderr[-4000:]
         # OpenLineage's provider logs to the end.
-        (printed,) = (line for line in done.stdout.splitlines() if line.startswith('{"query"'))
+        (printed,) = (line for line in done.stdout.splitlines() if line.startswith('{"'))
         tasks: dict[str, Any] = json.loads(printed)
         return tasks
 

@@ -75,7 +75,7 @@ def test_the_last_record_of_a_group_is_found(tmp_path: Path, monkeypatch: pytest
     dumps = {policy.name: DumpDirectory(f"{policy.directory}/1-2-3") for policy in policies}
     for event_id, dump in zip((5, 9, 9), dumps.values(), strict=True):
         dump.finish_dump(manifest(kind=DumpKind.INCREMENT, event_id=event_id))
-    pool: Any = SimpleNamespace(client=lambda: nullcontext())
+    pool: Any = SimpleNamespace(client=nullcontext)
     monkeypatch.setattr(status, "loaded_dump", lambda _, policy: dumps[policy.name].uri)
     group = ReplicationGroup(name="g", policies=policies)
     assert recorded_dump(pool, group) == dumps["a"].uri
