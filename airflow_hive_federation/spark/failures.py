@@ -149,9 +149,9 @@ def from_spark(error: Exception) -> HiveFederationError:
     if method := _NO_METHOD.search(text):
         return SparkEnvironmentError(
             f"Spark's client of the metastore calls {method[1]}, which Hive 4 has no longer.",
-            remedy="Name a gateway, which translates the call (docs/gateway.md), in place of the metastore, as "
-            "`metastore` of the cluster; or leave `metastore` out, and the task serves the cluster's view "
-            "itself; or set spark.sql.hive.metastore.version, with its jars, to a client of Hive 4.",
+            remedy="Name a gateway (docs/gateway.md), which translates the call, as `metastore` of the "
+            "cluster; or name no `metastore`, and the task serves the cluster's view itself; or set "
+            "spark.sql.hive.metastore.version, with its jars, to a client of Hive 4.",
             method=method[1],
         )
     if killed := executor_kill(text):
