@@ -111,7 +111,7 @@ def _tables(root: Scope) -> Sequence[exp.Table]:
     named = [table for table in root.expression.find_all(exp.Table) if _is_named(table)]
     if any(id(table) not in resolved for table in named):
         return ()
-    found = [table for table in named if isinstance(resolved[id(table)], exp.Table)]
+    found = [table for table in named if isinstance(resolved.get(id(table)), exp.Table)]
     # Databases compare names in ways of their own, and some let a common table expression read itself.
     common = {expression.alias.lower() for expression in root.expression.find_all(exp.CTE)}
     # Some databases unnest an array of another table by such a name.
@@ -148,6 +148,7 @@ def _source(scope: Scope, column: exp.Column) -> object:
     if not column.table:
         alone = len(sources) == 1 and not select.args.get("joins") and not select.args.get("laterals")
         return next(iter(sources.values()))[1] if alone else None
+    # Some databases read the field of a column that is a record here.
     if column.args.get("db"):
         return None
     named = [source for alias, (_, source) in sources.items() if alias.lower() == column.table.lower()]

@@ -37,7 +37,12 @@ from airflow_hive_federation.ingest.query_sources import QuerySources, SourceCol
         ("postgres", "SELECT id, c FROM a, generate_series(1, 2) c", "a", ""),
         ("postgres", "SELECT id, c FROM a JOIN b USING (id)", "a b", ""),
         ("postgres", "SELECT q.id FROM (SELECT c FROM a) q(id)", "a", ""),
+        ("postgres", "SELECT q.id FROM (SELECT id, c FROM a) q(c, id)", "a", ""),
         ("postgres", "SELECT o.id FROM a o(k, id)", "a", ""),
+        # A table outside of FROM clauses.
+        ("postgres", "SELECT o.id FROM a AS o FOR UPDATE OF o", "", ""),
+        # The field of a column that is a record.
+        ("bigquery", "SELECT t.s.id, s.c FROM t JOIN s ON t.k = s.k", "t s", "c=s:c"),
         ("postgres", "SELECT user AS id, c FROM a", "a", "c=a:c"),
         # Some databases read the alias of another column here.
         ("redshift", "SELECT k + 1 AS x, x AS id, c FROM a", "a", "c=a:c"),
