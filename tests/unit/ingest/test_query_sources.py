@@ -39,8 +39,8 @@ from airflow_hive_federation.ingest.query_sources import QuerySources, SourceCol
         ("postgres", "SELECT q.id FROM (SELECT c FROM a) q(id)", "a", ""),
         ("postgres", "SELECT q.id FROM (SELECT id, c FROM a) q(c, id)", "a", ""),
         ("postgres", "SELECT o.id FROM a o(k, id)", "a", ""),
-        # A table outside of FROM clauses.
-        ("postgres", "SELECT o.id FROM a AS o FOR UPDATE OF o", "", ""),
+        # A name outside of FROM clauses.
+        ("postgres", "SELECT id FROM a FOR UPDATE OF b", "", ""),
         # The field of a column that is a record.
         ("bigquery", "SELECT t.s.id, s.c FROM t JOIN s ON t.k = s.k", "t s", "c=s:c"),
         ("postgres", "SELECT user AS id, c FROM a", "a", "c=a:c"),
