@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import sqlglot
 from sqlglot import exp
@@ -95,7 +94,7 @@ def _scope(sql: str, dialect: str | None) -> Scope | None:
     trees = sqlglot.parse(sql, read=dialect)
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         return None
-    tree: Any = trees[0]
+    tree: exp.Expr = trees[0]
     while type(tree) is exp.Subquery and all(
         not value for name, value in tree.args.items() if name != "this"
     ):
