@@ -106,6 +106,7 @@ def ingest_query(
     placeholder: str = "?",
     storage_options: StorageOptions | None = None,
     stopped: Stopped = lambda: False,
+    on_columns: Callable[[Mapping[str, str]], None] = lambda _: None,
 ) -> IngestReport:
     """Ingest the rows that no earlier run of the same name has ingested.
 
@@ -113,6 +114,7 @@ def ingest_query(
         and MySQL, whose default cursors buffer the whole result, use cursors of the server.
     :param placeholder: placeholder of a parameter in this database's SQL.
     :param stopped: returns true once the run is to end; its open transaction is aborted then.
+    :param on_columns: is called with the columns that are written, each with its name in the result.
     :raises ConfigurationError: the request contradicts itself or lacks a setting.
     :raises InvalidSource: the result breaks the contract of the key.
     :raises InvalidColumn: the columns of the result are not the table's.
@@ -134,7 +136,10 @@ def ingest_query(
         rows = _Rows(IngestRun(connection, request, stopped=stopped), connection, request, bad, position)
         query, parameters = keyset_query(request.sql, request.order_by, position, placeholder)
         with closing(connect()) as database, _database_errors(database, query):
-            for names, batch in _fetched(database, query, parameters, request, connection.record_columns):
+            fetched = _fetched(
+                database, query, parameters, request, connection.record_columns, on_columns=on_columns
+            )
+            for names, batch in fetched:
                 rows.write(names, batch)
         rows.run.finish()
         return rows.run.report(began, dead_letters=bad.count)
@@ -263,6 +268,8 @@ def _fetched(
     parameters: Sequence[object],
     request: QueryRequest,
     columns: Sequence[Column],
+    *,
+    on_columns: Callable[[Mapping[str, str]], None],
 ) -> Iterator[tuple[Sequence[str], Sequence[Row]]]:
     """Run the query and yield its rows in batches, with the lower-case names of its columns."""
     names: list[str] | None = None
@@ -273,8 +280,10 @@ def _fetched(
             rows = cursor.fetchmany(min(size, request.commit_records))
             # Server cursors of PostgreSQL have a description only after the first fetch.
             if names is None and cursor.description:
+                spelled = {str(column[0]).lower(): str(column[0]) for column in cursor.description}
                 names = [str(column[0]).lower() for column in cursor.description]
                 _check_columns(names, request.order_by, columns)
+                on_columns({column.name: spelled[column.name] for column in columns})
             if not rows or names is None:
                 return
             yield names, rows

@@ -14,7 +14,13 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.page_links import WorkLink
 from airflow_hive_federation.hooks.published import publisher_of
 from airflow_hive_federation.hooks.published_work import IngestStatePublished
-from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
+from airflow_hive_federation.operators.lineage import (
+    Lineage,
+    LineageOperator,
+    TableDataset,
+    copied_columns,
+    namespace,
+)
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.progress.observers import spaced
 from airflow_hive_federation.progress.quantities import duration, several
@@ -139,6 +145,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         self.compaction = compaction
         self.metastore_conn_id = metastore_conn_id
         self._stopped = False
+        self._columns: dict[str, str] = {}
 
     def perform(self, context: Context) -> IngestReport:
         state = IngestStatePublished(
@@ -202,23 +209,48 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
             placeholder=source.placeholder,
             storage_options=metastore.storage_options,
             stopped=lambda: self._stopped,
+            on_columns=self._columns.update,
         )
 
     def get_openlineage_facets_on_complete(self, task_instance: object) -> TaskLineage:
-        """Return the task's lineage, with the tables of a query where the database's hook names them."""
+        """Return the task's lineage, with the tables and columns of a query that are certain."""
         lineage = super().get_openlineage_facets_on_complete(task_instance)
-        if self.sql is None:
-            return lineage
+        if self.sql is not None:
+            self._add_sources(lineage, self.sql)
+        return lineage
+
+    def _add_sources(self, lineage: TaskLineage, sql: str) -> None:
+        """Add the sources of a query, under the names that the hook of its database has for them."""
         from airflow.providers.openlineage.sqlparser import get_openlineage_facets_with_sql
 
-        hook = BaseHook.get_hook(str(self.sql_conn_id))
-        # A name of a table is no statement that the parser knows.
-        sql = self.sql if len(self.sql.split()) > 1 else f"SELECT * FROM {self.sql}"  # noqa: S608 - parsed only
-        # Without a connection: the task has ended, and its database need not be asked again.
-        read = get_openlineage_facets_with_sql(hook, sql, str(self.sql_conn_id), None, use_connection=False)
-        if read is not None:
-            lineage.inputs = read.inputs
-        return lineage
+        from airflow_hive_federation.ingest.query_sources import dialect_of, query_sources
+
+        conn_id = str(self.sql_conn_id)
+        connection, hook = BaseHook.get_connection(conn_id), BaseHook.get_hook(conn_id)
+        dialect = dialect_of([hook.get_openlineage_database_dialect(connection), connection.conn_type or ""])
+        # A name of a table is no statement.
+        query = sql if len(sql.split()) > 1 else f"SELECT * FROM {sql}"  # noqa: S608 - parsed only
+        sources = query_sources(query, dialect, self._columns)
+        datasets = {}
+        for table in sources.tables:
+            # Without a connection: the task has ended, and its database need not be asked again.
+            read = get_openlineage_facets_with_sql(
+                hook,
+                f"SELECT * FROM {table}",  # noqa: S608 - parsed only
+                conn_id,
+                None,
+                use_connection=False,
+            )
+            if read is None or len(read.inputs) != 1:
+                return
+            datasets[table] = read.inputs[0]
+        lineage.inputs = list(datasets.values())
+        columns = {
+            name: (datasets[source.table].namespace, datasets[source.table].name, source.column)
+            for name, source in sources.columns.items()
+        }
+        for written in lineage.outputs if columns else ():
+            written.facets = {**(written.facets or {}), "columnLineage": copied_columns(columns)}
 
     def on_kill(self) -> None:
         """End the run before its next write or commit; its open transaction is aborted."""

@@ -269,6 +269,29 @@ def verified(
     return Lineage(inputs=inputs)
 
 
+def copied_columns(columns: Mapping[str, tuple[str, str, str]]) -> ColumnLineageDatasetFacet:
+    """Return the facet of columns whose values are those of other columns.
+
+    :param columns: by written columns, the namespace and name of the dataset that was read, and its column.
+    """
+    from airflow.providers.common.compat.openlineage import facet
+
+    return facet.ColumnLineageDatasetFacet(
+        fields={
+            written: facet.Fields(
+                inputFields=[facet.InputField(namespace=place, name=name, field=column)],
+                transformationDescription="copied",
+                transformationType="IDENTITY",
+            )
+            for written, (place, name, column) in columns.items()
+        }
+    )
+
+
+def _same_columns(read: TableDataset, columns: Iterable[str]) -> dict[str, tuple[str, str, str]]:
+    return {column: (read.namespace, read.name, column) for column in columns}
+
+
 def _namespace(uri: str) -> str:
     parts = urlsplit(uri)
     return f"hive://{parts.hostname}:{parts.port or _PORT}"
@@ -311,25 +334,10 @@ def _output(dataset: TableDataset) -> object:
     return OutputDataset(
         namespace=dataset.namespace,
         name=dataset.name,
-        facets={"columnLineage": _copied_columns(dataset.copy_of, described.columns)}
+        facets={"columnLineage": copied_columns(_same_columns(dataset.copy_of, described.columns))}
         if described and dataset.copy_of
         else {},
         outputFacets={"outputStatistics": written}
         if rows is not None or dataset.size_bytes is not None
         else {},
-    )
-
-
-def _copied_columns(read: TableDataset, columns: Iterable[str]) -> ColumnLineageDatasetFacet:
-    from airflow.providers.common.compat.openlineage import facet
-
-    return facet.ColumnLineageDatasetFacet(
-        fields={
-            column: facet.Fields(
-                inputFields=[facet.InputField(namespace=read.namespace, name=read.name, field=column)],
-                transformationDescription="copied",
-                transformationType="IDENTITY",
-            )
-            for column in columns
-        }
     )

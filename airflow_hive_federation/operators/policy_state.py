@@ -90,7 +90,7 @@ class PolicyOperator(_DumpLinked):
 class GroupStateOperator(_DumpLinked):
     """Base of the operators of a consistency group, which publish the state of each member's policy.
 
-    They link to one dump: the one that holds the record of the group, or the first of a bootstrap.
+    They link to one dump: the one that holds the record of the group, or the first after a bootstrap.
     """
 
     operator_extra_links: Sequence[BaseOperatorLink] = (ReplicationLink(), DumpLink())

@@ -269,12 +269,17 @@ class GroupVerifyOperator(_GroupOperator):
         self.whole = whole
 
     def perform(self, context: Context) -> GroupVerification:
-        from airflow_hive_federation.replication.groups.status import GroupVerification, verify_group
+        from airflow_hive_federation.replication.groups.status import (
+            GroupVerification,
+            recorded_dump,
+            verify_group,
+        )
 
         with self.leaving():
             source, target, group = self.ends()
             spark = self.spark(group)
             with source.pool() as source_pool, target.pool() as target_pool:
+                self.note_dump(recorded_dump(target_pool, group), group.policies[0])
                 reports = verify_group(
                     source_pool,
                     target_pool,

@@ -27,6 +27,8 @@ _OTHER_PYTHON = re.compile(
     r"(?P<driver>\d+\.\d+)"
 )
 _NO_PACKAGE = re.compile(r"ModuleNotFoundError: No module named '(pyarrow|numpy|pandas|distutils)\b")
+#: The words of Spark's built-in client, which is Hive 2's, at a metastore of Hive 4.
+_NO_METHOD = re.compile(r"Invalid method name: '(get_table(?:_objects_by_name)?)'")
 #: The words of Hadoop's client without a Kerberos login that a server takes.
 _NO_LOGIN = re.compile(
     r"GSS initiate failed|Client cannot authenticate via|SIMPLE authentication is not enabled|"
@@ -112,8 +114,9 @@ def combined(failures: Sequence[HiveFederationError]) -> HiveFederationError:
 def from_spark(error: Exception) -> HiveFederationError:
     """Return a SparkJobError with Spark's innermost cause.
 
-    If the Python of an executor is the cause, it is a SparkEnvironmentError; if a JVM has no Kerberos login,
-    it is a StoragePermissionError; if an executor was killed, it is a SparkRefusedError.
+    If the Python of an executor, or Spark's client of the metastore, is the cause, it is a
+    SparkEnvironmentError; if a JVM has no Kerberos login, it is a StoragePermissionError; if an executor was
+    killed, it is a SparkRefusedError.
     """
     text = str(error)
     if is_missing_login(text):
@@ -142,6 +145,14 @@ def from_spark(error: Exception) -> HiveFederationError:
             remedy="Install it in the Python of all executors, or set PYSPARK_PYTHON, or spark.archives, "
             "to a Python that has it.",
             package=package[1],
+        )
+    if method := _NO_METHOD.search(text):
+        return SparkEnvironmentError(
+            f"Spark's client of the metastore calls {method[1]}, which Hive 4 has no longer.",
+            remedy="Name a gateway (docs/gateway.md), which translates the call, as `metastore` of the "
+            "cluster; or name no `metastore`, and the task serves the cluster's view itself; or set "
+            "spark.sql.hive.metastore.version, with its jars, to a client of Hive 4.",
+            method=method[1],
         )
     if killed := executor_kill(text):
         return executor_killed(killed)

@@ -12,11 +12,13 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
-from airflow.sdk import Connection
+from airflow.sdk import DAG, Connection
 
 from airflow_hive_federation.cli.main import build_parser, main
 from airflow_hive_federation.cli.replicate import read_policy_file
@@ -31,6 +33,8 @@ from airflow_hive_federation.hooks.metastore import settings_from_connection, st
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.ingest import HiveStreamingConnection
 from airflow_hive_federation.metastore.client import MetastoreClient
+from airflow_hive_federation.model.files import CopyItem, CopyOutcome
+from airflow_hive_federation.operators.replication import replicate_database
 from airflow_hive_federation.progress.cycle_events import CycleFollowed
 from airflow_hive_federation.progress.events import FailedOver, TakenOver
 from airflow_hive_federation.progress.observers import RECORD_EVENT
@@ -39,6 +43,8 @@ from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.provider import get_provider_info
 from airflow_hive_federation.remotes import statement as remotes_statement
 from airflow_hive_federation.remotes.statement import parse_script
+from airflow_hive_federation.spark.copy_files import SUMMARY
+from airflow_hive_federation.storage.filesystem import OBJECT_STORES, parse_location
 from tests.support.documented_calls import problems_of_calls
 from tests.support.documents import BLOCKS, COMMANDS, ROOT, Block, Command, blocks_in
 
@@ -295,6 +301,40 @@ def test_a_failover_prints_what_the_page_shows() -> None:
 def test_the_grammar_of_remotes_is_that_of_their_parser() -> None:
     grammar = (remotes_statement.__doc__ or "").split("::\n\n")[1].split("\n\n")[0]
     assert printed("docs/remotes.md") == [textwrap.dedent(grammar) + "\n"]
+
+
+def test_the_drawing_of_a_task_group_shows_its_tasks_in_their_order() -> None:
+    """A task stands to the right of those that it follows."""
+    (drawing,) = printed("docs/airflow.md")
+    ends = {"source_conn_id": "a", "target_conn_id": "b"}
+    policy = {"name": "shop", "source_database": "shop", "dump_root": "/dumps"}
+    with DAG("drawn", schedule=None) as dag:
+        replicate_database(policy, **ends)
+    followers = {
+        task.label: {dag.get_task(name).label for name in task.downstream_task_ids} for task in dag.tasks
+    }
+    places = {match[0]: match.start() for line in drawing.splitlines() for match in re.finditer(r"\w+", line)}
+    assert set(places) == set(followers)
+    assert all(places[name] < places[later] for name in followers for later in followers[name])
+
+
+def test_the_locations_of_object_stores_are_read_as_the_page_shows() -> None:
+    (shown,) = printed("docs/object-stores.md")
+    places = [parse_location(line) for line in shown.splitlines()]
+    assert {place.scheme for place in places} == OBJECT_STORES - {"s3"}
+    assert [urlsplit(line).path for line in shown.splitlines()] == [place.path for place in places]
+
+
+def test_the_files_of_a_copy_have_the_fields_that_the_page_shows() -> None:
+    (shown,) = printed("docs/copying.md")
+    parts = [re.split(r" {2,}", line.strip(), maxsplit=1) for line in shown.splitlines()]
+    lines = {file: "".join(meaning) for file, *meaning in parts}
+    records = {"<dump>/load/copy_plan.jsonl": CopyItem, "<run>-<group>-<attempt>.jsonl": CopyOutcome}
+    for file, record in records.items():
+        named = lines[file].partition(": ")[2].split(", ")
+        assert named
+        assert set(named) <= {field.name for field in fields(record)}
+    assert SUMMARY in lines
 
 
 def test_the_advice_on_copies_is_printed_as_the_page_shows() -> None:

@@ -48,7 +48,7 @@ def column_behind(node: exp.Expr, name: str, columns: tuple[str, ...]) -> Key | 
 
     :param columns: the names of the result's columns, if they were renamed.
     """
-    column = _column(node, name, columns)
+    column = result_column(node, name, columns)
     group = node.args.get("group")
     if column is None or (
         group is not None and not any(_same(column, expression) for expression in group.expressions)
@@ -58,7 +58,13 @@ def column_behind(node: exp.Expr, name: str, columns: tuple[str, ...]) -> Key | 
     return Key(column.name.lower(), column.table.lower() or None, database and database.name.lower())
 
 
-def _column(node: exp.Expr, name: str, columns: tuple[str, ...]) -> Any:
+def result_column(node: exp.Expr, name: str, columns: tuple[str, ...] = ()) -> Any:
+    """Return the column, as the SELECT spells it, that a column of its result shows unchanged.
+
+    :param name: the name of the result's column, in lower case.
+    :param columns: the names of the result's columns, if they were renamed.
+    :return: ``None`` if the column is computed or unknown.
+    """
     names = output_names(node)
     if columns:
         if len(columns) != len(names) or columns.count(name) != 1:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.progress.observers import LOGGED, LOGGED_QUIETLY, Observer
 from airflow_hive_federation.replication.cycle_plan import CyclePlan, plan_cycle
 from airflow_hive_federation.replication.dump.cut import take_cut
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.group_lines import MEMBERS
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.membership import joining, read_members
 from airflow_hive_federation.replication.groups.naming import member_named
@@ -174,6 +176,23 @@ def verify_group(
             )
             reports.append(report)
     return reports
+
+
+def recorded_dump(target: MetastorePool, group: ReplicationGroup) -> str:
+    """Return the dump with the record of the group's last published cycle, among the members' last dumps.
+
+    Bootstraps have no record: without any, the first member's dump is returned.
+
+    :param target: connections to the target.
+    :raises HiveFederationError: as :func:`~.position.loaded_dump`; the message names the member.
+    """
+    dumps = []
+    for policy in group.policies:
+        with member_named(policy), target.client() as client:
+            dumps.append(DumpDirectory(loaded_dump(client, policy), policy.storage_options))
+    recorded = [dump for dump in dumps if dump.exists(MEMBERS)]
+    # A member that did not change has an older dump, perhaps with the record of an older cycle.
+    return max(recorded, key=lambda dump: dump.manifest().event_id, default=dumps[0]).uri
 
 
 def _tables_to_compare(

@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from airflow.providers.openlineage.sqlparser import DatabaseInfo
+from airflow.providers.sqlite.hooks.sqlite import SqliteHook
 from airflow.sdk import DAG
 
 from airflow_hive_federation.operators.ingest import StreamingIngestOperator
+
+# SQLite's hook has no names for OpenLineage; those of servers have.
+SqliteHook.get_openlineage_database_info = lambda *_: DatabaseInfo(scheme="sqlite", authority="shop")
+SqliteHook.get_openlineage_default_schema = lambda _: "main"
 
 with DAG("ingesting", schedule=None) as dag:
     common: dict[str, Any] = {"table": "ingested.orders", "metastore_conn_id": "metastore"}

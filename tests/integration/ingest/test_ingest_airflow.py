@@ -33,6 +33,8 @@ pytestmark = pytest.mark.slow
 
 DATABASE = "ingested"
 DAG_FILE = Path(__file__).parents[1] / "airflow_dags" / "ingesting.py"
+QUERY_COMPLETE = ("ingesting.query", "COMPLETE")
+SHOP_ORDERS = ("sqlite://shop", "main.orders")
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +92,18 @@ def test_a_query_and_objects_by_the_operator(
         {"conn_type": "sqlite", "host": str(tmp_path / "shop.db")}
     )
 
+    lineage = tmp_path / "lineage.jsonl"
+
     def run() -> dict[str, Any]:
         done = subprocess.run(
             [sys.executable, str(DAG_FILE)],
-            env={**airflow.environment, "AIRFLOW__CORE__DAGS_FOLDER": str(DAG_FILE.parent)},
+            env={
+                **airflow.environment,
+                "AIRFLOW__CORE__DAGS_FOLDER": str(DAG_FILE.parent),
+                "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+                    {"type": "file", "log_file_path": str(lineage), "append": True}
+                ),
+            },
             cwd=tmp_path,
             capture_output=True,
             text=True,
@@ -101,7 +111,9 @@ def test_a_query_and_objects_by_the_operator(
             timeout=280,
         )
         assert done.returncode == 0, done.stderr[-4000:]
-        tasks: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        # OpenLineage's provider logs to the end.
+        (printed,) = (line for line in done.stdout.splitlines() if line.startswith('{"'))
+        tasks: dict[str, Any] = json.loads(printed)
         return tasks
 
     orders(tmp_path / "shop.db", (1, "été"), (3, "c"), (2, "100 %"))
@@ -137,6 +149,17 @@ def test_a_query_and_objects_by_the_operator(
         "13": "m",
     }
     assert sql.execute(f"SELECT count(*) FROM {DATABASE}.orders") == [("8",)]
+    events = [json.loads(line) for line in lineage.read_text(encoding="utf-8").splitlines()]
+    done = [event for event in events if (event["job"]["name"], event["eventType"]) == QUERY_COMPLETE]
+    for event, records in zip(done, (3, 2), strict=True):
+        assert [(read["namespace"], read["name"]) for read in event["inputs"]] == [SHOP_ORDERS]
+        (written,) = event["outputs"]
+        assert written["name"] == f"{DATABASE}.orders"
+        assert written["outputFacets"]["outputStatistics"]["rowCount"] == records
+        assert {
+            column: [(read["namespace"], read["name"], read["field"]) for read in fields["inputFields"]]
+            for column, fields in written["facets"]["columnLineage"]["fields"].items()
+        } == {"a": [(*SHOP_ORDERS, "id")], "b": [(*SHOP_ORDERS, "item")]}
 
 
 def test_the_example_dag(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 TUTORIAL = [block for block in BLOCKS if block.document == "docs/first-replication.md"]
 #: The first block installs the package, as ``make release-check`` does; the last one stops both metastores.
 _INSTALL, *SHELL, STOP = (block for block in TUTORIAL if block.language == "sh")
+#: Only other replications have these: groups, tables with partitions, HDFS, verifications by Spark's job.
+ELSEWHERE = {"group/", "partition_states/<table>.jsonl", "snapshot_roots.jsonl", "verify/task-<digest>/"}
 SOON = PollPolicy(first_s=0.05, timeout_s=60)
 
 
@@ -94,6 +97,22 @@ def test_the_files_are_those_that_the_tutorial_lists(
         str(path.relative_to(made)) for path in made.rglob("*.*")
     }
     assert set(json.loads((made / "connections.json").read_text())) == {"sales_source", "sales_target"}
+
+
+def test_the_files_of_the_dumps_are_those_that_the_pages_list(
+    printed: list[tuple[str, str]], newcomer: Newcomer
+) -> None:
+    """Of a bootstrap and an increment, with their verifications; what only other databases have is unseen."""
+    (tree,) = (block.text for block in BLOCKS if block.language == "text" and "_finished_dump " in block.text)
+    names = re.findall(r"^    (\S+)  ", tree, re.MULTILINE)
+    shapes = {name: name.replace(".", r"\.") + (".+" if name.endswith("/") else "") for name in names}
+    patterns = {name: re.compile(re.sub(r"<\w+>", "[^/]+", shape)) for name, shape in shapes.items()}
+    dumps = [path.parent for path in newcomer.directory.rglob("_finished_dump")]
+    assert len(dumps) == 2
+    files = {str(path.relative_to(dump)) for dump in dumps for path in dump.rglob("*") if path.is_file()}
+    assert {file for file in files if not any(one.fullmatch(file) for one in patterns.values())} == set()
+    unseen = {name for name, one in patterns.items() if not any(map(one.fullmatch, files))}
+    assert unseen == ELSEWHERE
 
 
 def test_the_command_line_starts_lists_and_stops(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import pytest
@@ -64,30 +64,48 @@ def test_a_kill_reaches_the_run(
         task.execute({})  # type: ignore[arg-type]
 
 
-def test_the_lineage_of_a_query_names_its_tables(
+def test_the_lineage_of_a_query_names_its_tables_and_columns(
     connection: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the hook of the database names it; without its help, only the written table is known."""
     conn_id = connection(host="127.0.0.1", port=1)
     monkeypatch.setenv("AIRFLOW_CONN_SHOP", "sqlite:///:memory:")
     report = IngestReport(table="d.t", records=3, seconds=1.0)
-    monkeypatch.setattr(queries, "ingest_query", lambda *_, **__: report)
 
-    def names(sql: str) -> tuple[list[str], list[str]]:
+    def ingest(*_: Any, on_columns: Callable[[Mapping[str, str]], None], **__: Any) -> IngestReport:
+        on_columns({"id": "Id", "item": "item"})
+        return report
+
+    monkeypatch.setattr(queries, "ingest_query", ingest)
+
+    def names(sql: str) -> tuple[list[str], dict[str, list[str]]]:
         task = StreamingIngestOperator(
             task_id="t", table="d.t", metastore_conn_id=conn_id, sql_conn_id="shop", sql=sql, order_by=["id"]
         )
         task.execute({})  # type: ignore[arg-type]
         facets = task.get_openlineage_facets_on_complete(None)
-        return [read.name for read in facets.inputs], [written.name for written in facets.outputs]
+        (written,) = facets.outputs
+        assert (written.name, written.outputFacets["outputStatistics"].rowCount) == ("d.t", 3)
+        assert {read.namespace for read in facets.inputs} <= {"sqlite://shop:1"}
+        columns = written.facets["columnLineage"].fields if written.facets else {}
+        return [read.name for read in facets.inputs], {
+            column: [f"{read.namespace}/{read.name}.{read.field}" for read in fields.inputFields]
+            for column, fields in columns.items()
+        }
 
-    assert names("SELECT id FROM main.orders") == ([], ["d.t"])
+    assert names("SELECT id FROM main.orders") == ([], {})
     hook = type(BaseHook.get_hook("shop"))
     info = DatabaseInfo(scheme="sqlite", authority="shop:1")
     monkeypatch.setattr(hook, "get_openlineage_database_info", lambda *_: info)
     monkeypatch.setattr(hook, "get_openlineage_default_schema", lambda _: "main")
-    assert names("SELECT id FROM orders JOIN main.lines USING (id)") == (
-        ["main.lines", "main.orders"],
-        ["d.t"],
+    orders = "sqlite://shop:1/main.orders"
+    assert names("SELECT o.id, count(*) AS item FROM orders o JOIN main.lines USING (id) GROUP BY o.id") == (
+        ["main.orders", "main.lines"],
+        {"id": [f"{orders}.id"]},
     )
-    assert names("main.orders") == (["main.orders"], ["d.t"])
+    assert names("WITH q AS (SELECT nr AS id, item FROM orders) SELECT * FROM q") == (
+        ["main.orders"],
+        {"id": [f"{orders}.nr"], "item": [f"{orders}.item"]},
+    )
+    assert names("main.orders") == (["main.orders"], {"id": [f"{orders}.Id"], "item": [f"{orders}.item"]})
+    assert names("SELECT FROM WHERE") == ([], {})

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from airflow.sdk import DAG
@@ -35,6 +35,7 @@ from airflow_hive_federation.operators.replication_group import (
     GroupBootstrapOperator,
     GroupDumpOperator,
     GroupLoadOperator,
+    GroupVerifyOperator,
 )
 from airflow_hive_federation.progress.events import TransactionsAborted
 from airflow_hive_federation.progress.observers import Observer
@@ -48,6 +49,7 @@ from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
 from airflow_hive_federation.replication.groups import bootstrap as groups_bootstrap
 from airflow_hive_federation.replication.groups import dump as groups_dump
 from airflow_hive_federation.replication.groups import load as groups_load
+from airflow_hive_federation.replication.groups import status as groups_status
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.groups.load import GroupLoadSummary
 from airflow_hive_federation.replication.load.summary import LoadSummary
@@ -429,6 +431,13 @@ def test_the_tasks_of_a_group_link_to_a_dump(
     loaded = GroupLoadSummary(group="two", event_id=7, members=[load])
     monkeypatch.setattr(groups_dump, "dump_group", lambda *_, **__: dumped)
     monkeypatch.setattr(groups_load, "load_group", lambda *_, **__: loaded)
+    monkeypatch.setattr(groups_status, "recorded_dump", lambda *_: "s3://b/d/x/2")
+
+    def differs(*_: object, **__: object) -> NoReturn:
+        raise VerificationError("The replica differs.")
+
+    # The link is wanted most when the verification fails.
+    monkeypatch.setattr(groups_status, "verify_group", differs)
 
     def bootstrapped(*_: object, observer: Observer, **__: object) -> GroupLoadSummary:
         observer(drain.state_of(started("two"), (5,)))
@@ -441,10 +450,13 @@ def test_the_tasks_of_a_group_link_to_a_dump(
     for task, name in (
         (GroupDumpOperator(task_id="dump", **ends), "1"),
         (GroupLoadOperator(task_id="load", dump=asdict(dumped), **ends), "1"),
+        (GroupVerifyOperator(task_id="verify", **ends), "2"),
         (GroupBootstrapOperator(task_id="bootstrap", **ends), "0"),
     ):
         (link,) = (each for each in task.operator_extra_links if isinstance(each, DumpLink))
         assert link.get_link(task, ti_key=None) == ""
-        task.execute(CONTEXT)
+        differing = pytest.raises(AirflowException, match="differs")
+        with differing if task.task_id == "verify" else contextlib.nullcontext():
+            task.execute(CONTEXT)
         assert link.get_link(task, ti_key=None).endswith(f"/b?prefix=d%2Fx%2F{name}%2F")
         assert bool(waiting(place, "y")) == (task.task_id == "bootstrap")

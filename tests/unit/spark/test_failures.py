@@ -116,6 +116,19 @@ def test_an_executor_without_a_package() -> None:
     assert isinstance(other, SparkJobError)
 
 
+def test_a_client_that_is_too_old_for_the_metastore() -> None:
+    """The words of Spark 4.2 with its built-in client at Hive 4.2."""
+    words = (
+        "org.apache.hadoop.hive.ql.metadata.HiveException: Unable to fetch table orders. "
+        "Invalid method name: "
+    )
+    error = from_spark(RuntimeError(f"{words}'get_table'"))
+    assert isinstance(error, SparkEnvironmentError)
+    assert error.method == "get_table"
+    assert "gateway" in error.remedy
+    assert type(from_spark(RuntimeError(f"{words}'get_tables_of_mine'"))) is SparkJobError
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.group_lines import MEMBERS
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups import status
-from airflow_hive_federation.replication.groups.status import verify_group
+from airflow_hive_federation.replication.groups.status import recorded_dump, verify_group
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import (
@@ -64,6 +65,24 @@ def test_the_last_report_of_a_dump(tmp_path: Path) -> None:
     for text in ("", "{", "[]", '{"differences": [], "failures": 0}'):
         (tmp_path / "_verified.json").write_text(text, encoding="utf-8")
         assert not found_equal(directory)
+
+
+def test_the_last_record_of_a_group_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member without changes has an older dump, perhaps with the record of an older cycle."""
+    policies = [
+        ReplicationPolicy(name=name, source_database=name, dump_root=tmp_path.as_uri()) for name in "abc"
+    ]
+    dumps = {policy.name: DumpDirectory(f"{policy.directory}/1-2-3") for policy in policies}
+    for event_id, dump in zip((5, 9, 9), dumps.values(), strict=True):
+        dump.finish_dump(manifest(kind=DumpKind.INCREMENT, event_id=event_id))
+    pool: Any = SimpleNamespace(client=nullcontext)
+    monkeypatch.setattr(status, "loaded_dump", lambda _, policy: dumps[policy.name].uri)
+    group = ReplicationGroup(name="g", policies=policies)
+    assert recorded_dump(pool, group) == dumps["a"].uri
+    dumps["a"].add_lines(MEMBERS, [])
+    assert recorded_dump(pool, group) == dumps["a"].uri
+    dumps["b"].add_lines(MEMBERS, [])
+    assert recorded_dump(pool, group) == dumps["b"].uri
 
 
 def test_a_member_is_compared_until_it_was_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
