@@ -43,7 +43,8 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.listing import is_there, list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, rename
-from airflow_hive_federation.transactions.transaction import Transaction
+from airflow_hive_federation.transactions.heartbeat import transaction_timeout_s
+from airflow_hive_federation.transactions.transaction import LOCK_POLICY, Transaction
 
 
 @dataclass(kw_only=True)
@@ -230,7 +231,8 @@ def move_renamed(copies: Mapping[str, TableCopy], earlier: EarlierCopies) -> Non
 def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[Callable[[], None]]:
     """Keep the readers of a table in an object store out while its hidden directories are placed.
 
-    There a directory appears file by file, and half of a base would count as the whole.
+    There a directory appears file by file, and half of a base would count as the whole. The lock of a killed
+    load ends with its transaction, so the wait outlasts that timeout, and then allows readers the usual time.
 
     :param client: client of the target.
     :param table: ``database.table``.
@@ -241,7 +243,9 @@ def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> It
     if stores.isdisjoint(OBJECT_STORES):
         yield lambda: None
         return
-    with Transaction(client, read_only=True) as transaction:
+    timeout_s = transaction_timeout_s(client) + LOCK_POLICY.timeout_s
+    patient = replace(LOCK_POLICY, timeout_s=timeout_s)
+    with Transaction(client, read_only=True, lock_policy=patient) as transaction:
         transaction.lock_out([table])
         yield transaction.check
 
