@@ -193,12 +193,14 @@ def plan_copy(
         wanted.add(key)
         present_size = there[key].size_bytes if key in there else None
         same = present_size == file.size_bytes and not file.filtered and key not in repaired
+        moved = _stage(layout, document, file) if visible is not None else None
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
+            if moved and _is_half_moved(*moved, directories):
+                copy.staged.update([moved])
             continue
         if key not in repaired and _is_covered(target, complete, directories):
             continue
         hidden = None
-        moved = _stage(layout, document, file) if visible is not None else None
         if moved and _begins_at_or_below(file.target_path, visible or 0) and _is_to_move(*moved, directories):
             staged, home = moved
             copy.staged[staged] = home
@@ -322,12 +324,17 @@ def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> 
 def _is_to_move(staged: str, home: str, directories: Mapping[str, Collection[str]]) -> bool:
     """Return whether a hidden directory has not been moved yet, or only in part.
 
-    A run that was killed while it moved a directory in an object store has left files in both places.
-
     :param directories: see :func:`_directories`.
     """
-    if not _has_files(home, directories):
-        return True
+    return not _has_files(home, directories) or _is_half_moved(staged, home, directories)
+
+
+def _is_half_moved(staged: str, home: str, directories: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a run was killed while it moved a directory in an object store.
+
+    It has left files in both places. The move is repeated even if all files are in place, because nothing else
+    removes the hidden ones.
+    """
     return parse_location(home).scheme in OBJECT_STORES and _has_files(staged, directories)
 
 

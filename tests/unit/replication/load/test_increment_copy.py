@@ -274,3 +274,6 @@ def test_a_run_that_was_killed_while_it_moved_objects(tmp_path: Path, root: str,
     assert copy.staged == staged
     places = [f"{STAGE}/{path}" if goes_on else path for path in wanted[1:]]
     assert [item.target for item in copy.items] == [f"{root}/t/{path}" for path in places]
+    # It was killed while it removed the hidden files; the directory is whole.
+    copy = planned(tmp_path, root, wanted, [*wanted, f"{STAGE}/{wanted[2]}"])
+    assert (copy.staged, copy.items) == (staged, [])
