@@ -245,7 +245,7 @@ def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> It
     if stores.isdisjoint(OBJECT_STORES):
         yield lambda: None
         return
-    timeout_s = transaction_timeout_s(client) + LOCK_POLICY.timeout_s
+    timeout_s = transaction_timeout_s(client) + (LOCK_POLICY.timeout_s or 0.0)
     patient = replace(LOCK_POLICY, timeout_s=timeout_s)
     with Transaction(client, read_only=True, lock_policy=patient) as transaction:
         transaction.lock_out([table])
@@ -332,8 +332,8 @@ def _is_to_move(staged: str, home: str, directories: Mapping[str, Collection[str
 def _is_half_moved(staged: str, home: str, directories: Mapping[str, Collection[str]]) -> bool:
     """Return whether a run was killed while it moved a directory in an object store.
 
-    It has left files in both places. The move is repeated even if all files are in place, because nothing else
-    removes the hidden ones.
+    It has left files in both places. The move is repeated even if all files are in place, because nothing
+    else removes the hidden ones.
     """
     return parse_location(home).scheme in OBJECT_STORES and _has_files(staged, directories)
 
