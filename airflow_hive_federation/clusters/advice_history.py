@@ -18,12 +18,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from airflow_hive_federation.clusters.advice_records import StatementRecord, record_from_json, record_of
-from airflow_hive_federation.clusters.notes import remove_empty_directory
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.registry import ClusterRegistry
 from airflow_hive_federation.clusters.routing.decision import Decision
 from airflow_hive_federation.clusters.running import LiveRouter
 from airflow_hive_federation.errors import FileVanishedError, RoutingError, StorageError
+from airflow_hive_federation.storage.empty_directories import remove_empty_directory
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import list_directory
 from airflow_hive_federation.storage.options import StorageOptions

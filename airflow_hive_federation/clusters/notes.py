@@ -18,7 +18,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
@@ -39,6 +38,7 @@ from airflow_hive_federation.model.json_values import (
     or_none,
     whole,
 )
+from airflow_hive_federation.storage.empty_directories import remove_empty_directory
 from airflow_hive_federation.storage.filesystem import (
     canonical,
     is_below,
@@ -47,7 +47,7 @@ from airflow_hive_federation.storage.filesystem import (
     reading,
     storage_errors,
 )
-from airflow_hive_federation.storage.listing import has_entries, list_directory, list_files
+from airflow_hive_federation.storage.listing import list_directory, list_files
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
 
@@ -354,23 +354,6 @@ def _remove_files(note: Note, listing: Sequence[FileEntry], options: StorageOpti
 
 def _is_noted(note: Note, entry: FileEntry) -> bool:
     return list((note.files or {}).get(entry.path, ())) == [entry.size_bytes, entry.modified_ns]
-
-
-def remove_empty_directory(directory: str, options: StorageOptions | None = None) -> bool:
-    """Remove a directory if it exists and is empty; return whether none is left.
-
-    Another process may remove it at the same time.
-
-    :raises StorageError: the directory cannot be listed or removed.
-    """
-    if has_entries(directory, options=options):
-        return False
-    filesystem, path = open_filesystem(directory, options)
-    with suppress(FileVanishedError), storage_errors(directory):
-        # Object stores have no empty directories.
-        if filesystem.exists(path):
-            filesystem.rmdir(path)
-    return True
 
 
 def is_in_place(note: Note, cluster: Cluster) -> bool:

@@ -44,7 +44,8 @@ from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_layout
 from airflow_hive_federation.replication.replica.layout import STAGE
 from airflow_hive_federation.replication.replica.position import loaded_dump
-from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.empty_directories import remove_empty_directory
+from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 from airflow_hive_federation.storage.publishing import remove_file
@@ -314,9 +315,5 @@ def _remove(removing: _Removing, root: str, unwanted: Callable[[str], bool]) -> 
         remove_file(join(root, path), policy.storage_options)
     for directory in sorted({posixpath.dirname(path) for path in paths} - {""}, reverse=True):
         removing.check()
-        filesystem, known_as = open_filesystem(join(root, directory), policy.storage_options)
-        with storage_errors(join(root, directory)):
-            # Object stores have no directories.
-            if filesystem.exists(known_as) and not filesystem.ls(known_as, detail=False):
-                filesystem.rmdir(known_as)
+        remove_empty_directory(join(root, directory), policy.storage_options)
     return len(paths)

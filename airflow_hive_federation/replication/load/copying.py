@@ -43,7 +43,8 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.listing import is_there, list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, rename
-from airflow_hive_federation.transactions.transaction import Transaction
+from airflow_hive_federation.transactions.heartbeat import transaction_timeout_s
+from airflow_hive_federation.transactions.transaction import LOCK_POLICY, Transaction
 
 
 @dataclass(kw_only=True)
@@ -192,12 +193,14 @@ def plan_copy(
         wanted.add(key)
         present_size = there[key].size_bytes if key in there else None
         same = present_size == file.size_bytes and not file.filtered and key not in repaired
+        moved = _stage(layout, document, file) if visible is not None else None
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
+            if moved and _is_half_moved(*moved, directories):
+                copy.staged.update([moved])
             continue
         if key not in repaired and _is_covered(target, complete, directories):
             continue
         hidden = None
-        moved = _stage(layout, document, file) if visible is not None else None
         if moved and _begins_at_or_below(file.target_path, visible or 0) and _is_to_move(*moved, directories):
             staged, home = moved
             copy.staged[staged] = home
@@ -230,7 +233,8 @@ def move_renamed(copies: Mapping[str, TableCopy], earlier: EarlierCopies) -> Non
 def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[Callable[[], None]]:
     """Keep the readers of a table in an object store out while its hidden directories are placed.
 
-    There a directory appears file by file, and half of a base would count as the whole.
+    There a directory appears file by file, and half of a base would count as the whole. The lock of a killed
+    load ends with its transaction, so the wait outlasts that timeout, and then allows readers the usual time.
 
     :param client: client of the target.
     :param table: ``database.table``.
@@ -241,7 +245,9 @@ def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> It
     if stores.isdisjoint(OBJECT_STORES):
         yield lambda: None
         return
-    with Transaction(client, read_only=True) as transaction:
+    timeout_s = transaction_timeout_s(client) + (LOCK_POLICY.timeout_s or 0.0)
+    patient = replace(LOCK_POLICY, timeout_s=timeout_s)
+    with Transaction(client, read_only=True, lock_policy=patient) as transaction:
         transaction.lock_out([table])
         yield transaction.check
 
@@ -318,12 +324,17 @@ def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> 
 def _is_to_move(staged: str, home: str, directories: Mapping[str, Collection[str]]) -> bool:
     """Return whether a hidden directory has not been moved yet, or only in part.
 
-    A run that was killed while it moved a directory in an object store has left files in both places.
-
     :param directories: see :func:`_directories`.
     """
-    if not _has_files(home, directories):
-        return True
+    return not _has_files(home, directories) or _is_half_moved(staged, home, directories)
+
+
+def _is_half_moved(staged: str, home: str, directories: Mapping[str, Collection[str]]) -> bool:
+    """Return whether a run was killed while it moved a directory in an object store.
+
+    It has left files in both places. The move is repeated even if all files are in place, because nothing
+    else removes the hidden ones.
+    """
     return parse_location(home).scheme in OBJECT_STORES and _has_files(staged, directories)
 
 

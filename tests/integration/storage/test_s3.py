@@ -38,6 +38,7 @@ from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.spark.workers import SparkWorkers
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.digests import CHUNK_BYTES, FileDigest, FileToDigest, digest_file
+from airflow_hive_federation.storage.empty_directories import remove_empty_directory
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading
 from airflow_hive_federation.storage.listing import file_size, has_entries, list_directory, list_files
 from airflow_hive_federation.storage.plan_files import (
@@ -47,7 +48,7 @@ from airflow_hive_federation.storage.plan_files import (
     write_plan,
     write_records,
 )
-from airflow_hive_federation.storage.publishing import publishing, rename, write_atomically
+from airflow_hive_federation.storage.publishing import publishing, remove_file, rename, write_atomically
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, upload
 from airflow_hive_federation.tables.write.staging import sweep
 from tests.support.kills import Case
@@ -211,6 +212,19 @@ def test_a_directory_is_moved_with_all_its_files(bucket: str, options: Options) 
     assert [entry.path for entry in list_files(f"{bucket}/t/.stage", options=options)] == ["base_50/other"]
     with pytest.raises(FileNotFoundError):
         rename(filesystem, f"{path}/.stage/base_5", f"{path}/base_5")
+
+
+def test_hadoops_object_for_an_empty_directory_is_removed(bucket: str, options: Options) -> None:
+    """Hive and its metastore make one for each directory of a partition; s3fs removes no directories."""
+    filesystem, path = open_filesystem(bucket, options)
+    filesystem.call_s3("put_object", Bucket=path, Key="t/p=1/", Body=b"")
+    put(f"{bucket}/t/p=1/f", b"row", options)
+    put(f"{bucket}/t/p=10", b"beside", options)
+    assert not remove_empty_directory(f"{bucket}/t/p=1", options)
+    assert remove_file(f"{bucket}/t/p=1/f", options)
+    for _ in range(2):
+        assert remove_empty_directory(f"{bucket}/t/p=1", options)
+    assert paths_with_directories(f"{bucket}/t", options) == ["p=10"]
 
 
 def test_a_file_that_loses_rows_on_its_way_replaces_the_former_one(

@@ -1,4 +1,4 @@
-"""Tables on S3 behind a metastore: bootstrap, streaming ingest, compaction and an increment, judged by Hive.
+"""Tables on S3 behind a metastore, judged by Hive: cycles, streaming ingest, compaction, a take-over.
 
 The store is moto's server, a double of S3; Hive and its metastore reach it by hadoop-aws.
 """
@@ -23,14 +23,17 @@ from airflow_hive_federation.replication.cycle import dump_next_increment, load_
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.load.copying import TableCopy, readers_kept_out
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.take_over import take_over
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.filesystem import open_filesystem
 from airflow_hive_federation.storage.listing import list_files
-from airflow_hive_federation.storage.plan_files import read_plan
+from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from airflow_hive_federation.storage.publishing import write_atomically
 from airflow_hive_federation.transactions.locks import read_components
 from tests.support.cycling import rows
+from tests.support.observing import at_steps
 from tests.support.s3_site import S3Store, hives_jars, moto_store
 
 pytestmark = pytest.mark.slow
@@ -40,8 +43,11 @@ BASE = "s3a://lake/site"
 QUERIES = ("select id, name, ROW__ID.writeId, ROW__ID.rowId from {}.orders", "select a from {}.outside")
 
 
+NOWHERE = MetastoreSettings(uris=("thrift://127.0.0.1:1",))
+
+
 class KilledError(Exception):
-    """The copy job was killed."""
+    """A load was killed."""
 
 
 @dataclass
@@ -61,16 +67,16 @@ class Site:
         return dump_bootstrap(self.pool, self.policy, start).dump
 
     def load(self, dump: str) -> None:
-        load_dump(self.pool, self.pool, self.policy, dump, run_copy=self._copy)
+        load_dump(self.pool, self.pool, self.policy, dump, run_copy=self.copy)
 
     def increment(self) -> None:
         self.load(dump_next_increment(self.pool, self.pool, self.policy).dump)
 
-    def _copy(self, plan: str, _outcomes: str) -> None:
-        settings = CopySettings(options=self.store.options)
-        items = list(read_plan(plan, options=self.store.options))
-        for item in items[: self.copies_before_kill]:
-            copy_file(item, settings)
+    def copy(self, plan: str, outcomes: str) -> None:
+        options = self.store.options
+        items = list(read_plan(plan, options=options))[: self.copies_before_kill]
+        copied = [copy_file(item, CopySettings(options=options)) for item in items]
+        write_records(f"{outcomes}/run.jsonl", copied, options=options)
         if self.copies_before_kill is not None:
             self.copies_before_kill = None
             raise KilledError
@@ -138,6 +144,7 @@ def test_tables_on_s3(site: Site) -> None:
     assert [row[:2] for row in orders] == [(str(n), "?abcdef"[n]) for n in range(1, 7)]
     assert outside == [("8",)]
     check_that_readers_wait(site)
+    check_that_a_take_over_ends_a_load(site)
 
 
 def stream(site: Site, *records: bytes) -> None:
@@ -168,3 +175,21 @@ def check_that_readers_wait(site: Site) -> None:
             assert answer.state == types.LockState.WAITING
         assert reader.check_lock(answer.lockid).state == types.LockState.ACQUIRED
         reader.unlock(answer.lockid)
+
+
+def check_that_a_take_over_ends_a_load(site: Site) -> None:
+    """All files of the load were copied, so it needs no source any more."""
+    stream(site, b"7,g")
+    dump = dump_next_increment(site.pool, site.pool, site.policy).dump
+
+    def react(step: str) -> None:
+        if step.startswith("end "):
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        load_into_target(
+            site.pool, site.pool, site.policy, dump, run_copy=site.copy, observer=at_steps(react)
+        )
+    with MetastorePool(NOWHERE, 1) as nowhere:
+        assert take_over(nowhere, site.pool, site.policy).removed == 0
+    assert rows(site.sql, QUERIES[0].format("shop_copy")) == rows(site.sql, QUERIES[0].format("shop"))

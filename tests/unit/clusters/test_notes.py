@@ -21,7 +21,6 @@ from airflow_hive_federation.clusters.notes import (
     note_of,
     notes_of,
     read_notes,
-    remove_empty_directory,
     remove_noted,
     state_of,
     take_note,
@@ -29,6 +28,7 @@ from airflow_hive_federation.clusters.notes import (
 from airflow_hive_federation.clusters.registry import Cluster, read_registry
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage.empty_directories import remove_empty_directory
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_directory, list_files
 
@@ -336,6 +336,8 @@ class _Store:
     :param failing: the call that fails.
     """
 
+    protocol = "gs"
+
     def __init__(self, failing: str, error: OSError, *, exists: bool = True) -> None:
         self.failing, self.error, self.has_directory = failing, error, exists
 
@@ -383,7 +385,7 @@ def test_an_empty_directory_may_be_removed_by_another_process(
         _Store("rmdir", PermissionError(13, "Permission denied")),
     ]
     monkeypatch.setattr(
-        "airflow_hive_federation.clusters.notes.open_filesystem", lambda *_: (stores.pop(0), "x")
+        "airflow_hive_federation.storage.empty_directories.open_filesystem", lambda *_: (stores.pop(0), "x")
     )
     assert [remove_empty_directory(f"file:{directory}") for _ in range(2)] == [True, True]
     with pytest.raises(StorageError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ from airflow_hive_federation.replication.load.copying import (
 )
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.dumps import manifest
 
 
@@ -173,6 +175,29 @@ def test_readers_are_kept_out_where_a_directory_appears_file_by_file(scheme: str
         check_lock()
 
 
+def test_the_wait_for_readers_outlasts_the_lock_of_a_killed_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hive ends it within its timeout, 300 s, and one round of its housekeeper, 60 s by default."""
+    now_s = [0.0]
+
+    def by_this_clock(probe: Callable[[], bool], policy: PollPolicy) -> bool:
+        return wait_until(probe, policy, sleep=lambda s: now_s.append(now_s[-1] + s), clock=lambda: now_s[-1])
+
+    monkeypatch.setattr("airflow_hive_federation.transactions.locks.wait_until", by_this_clock)
+    client: Any = LockingClient()
+
+    def state() -> types.LockResponse:
+        ended = now_s[-1] > 360.0
+        return types.LockResponse(
+            lockid=7, state=types.LockState.ACQUIRED if ended else types.LockState.WAITING
+        )
+
+    monkeypatch.setattr(client, "lock", lambda _, txn_id: state(), raising=False)
+    monkeypatch.setattr(client, "check_lock", lambda _, txn_id: state(), raising=False)
+    copy = TableCopy(staged={f"s3a://w/t/{STAGE}/base_0000001": "s3a://w/t/base_0000001"})
+    with readers_kept_out(client, "d.t", copy):
+        assert 360.0 < now_s[-1] < 400.0
+
+
 HOME = "file:/w/t/p=1"
 
 
@@ -249,3 +274,6 @@ def test_a_run_that_was_killed_while_it_moved_objects(tmp_path: Path, root: str,
     assert copy.staged == staged
     places = [f"{STAGE}/{path}" if goes_on else path for path in wanted[1:]]
     assert [item.target for item in copy.items] == [f"{root}/t/{path}" for path in places]
+    # It was killed while it removed the hidden files; the directory is whole.
+    copy = planned(tmp_path, root, wanted, [*wanted, f"{STAGE}/{wanted[2]}"])
+    assert (copy.staged, copy.items) == (staged, [])
