@@ -185,6 +185,8 @@ def plan_copy(
     """
     transactional = document.kind.transactional
     directories = _directories(there)
+    # Most tables have none, and looking at the place of each file takes longer.
+    has_hidden = any(f"/{STAGE}/" in uri for uri in there)
     copy = TableCopy()
     wanted = set()
     for file in directory.files(document.name, only=only):
@@ -193,7 +195,9 @@ def plan_copy(
         wanted.add(key)
         present_size = there[key].size_bytes if key in there else None
         same = present_size == file.size_bytes and not file.filtered and key not in repaired
-        moved = _stage(layout, document, file) if visible is not None else None
+        moved = None
+        if visible is not None and (has_hidden or not same):
+            moved = _stage(layout, document, file)
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
             if moved and _is_half_moved(*moved, directories):
                 copy.staged.update([moved])
