@@ -3,8 +3,9 @@
 
 Serves a metastore's compaction queue with Spark, so that a cluster without a Hive engine compacts.
 
-Every quarter of an hour, it compacts the requests that the metastore's initiator and `ALTER TABLE … COMPACT`
-have put in the queue. It needs a connection of type `hive_federation` and one of the apache-spark provider.
+Every quarter of an hour, it serves the requests that the metastore's initiator and `ALTER TABLE … COMPACT`
+have put in the queue; on the target of a replication, its loads have. It needs a connection of type
+`hive_federation` and one of the apache-spark provider.
 Switch Hive's own workers off (`metastore.compactor.worker.threads=0`), or let them serve other pools.
 """
 
