@@ -30,7 +30,7 @@ from tests.support.kills import pool
 _CHANGES = ("makedirs", "mv", "rm", "rm_file")
 #: Times of a lock here, the loss and the silence in about the proportion of the real ones: a busy machine may
 #: keep a heartbeat waiting for seconds.
-FAST = {"_BEAT_S": 0.3, "_LOST_AFTER_S": 4.5, "_SILENCE_S": 6.5, "_LOOK_S": 0.25}
+FAST = {"_BEAT_S": 0.3, "_LOST_AFTER_S": 7.5, "_SILENCE_S": 9.0, "_LOOK_S": 0.25}
 
 
 def worker(argv: list[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.errors import CycleRunningError
+from airflow_hive_federation.errors import CycleRunningError, OutcomeUnknownError
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.replica import cycle_lock, markers
 from tests.support.increment_kills import Case
@@ -69,8 +69,9 @@ def second(case: Case) -> None:
         dumped = dump_next_increment(source, target, case.policy)
         try:
             load_dump(source, target, case.policy, dumped.dump, run_copy=run_copy)
-        except CycleRunningError:
-            # The metastore may carry out a heartbeat that it received before after the first look.
+        except (CycleRunningError, OutcomeUnknownError):
+            # The metastore may carry out a heartbeat that it received before after the first look; and on a
+            # busy machine a call may take longer than the lock's deadline, a fourth of the real one.
             load_dump(source, target, case.policy, dumped.dump, run_copy=run_copy)
 
 
