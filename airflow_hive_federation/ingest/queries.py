@@ -17,7 +17,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -139,8 +139,10 @@ def ingest_query(
             fetched = _fetched(
                 database, query, parameters, request, connection.record_columns, on_columns=on_columns
             )
-            for names, batch in fetched:
-                rows.write(names, batch)
+            # It closes its cursor even if an error's traceback keeps it: the database may wait for that.
+            with closing(fetched):
+                for names, batch in fetched:
+                    rows.write(names, batch)
         rows.run.finish()
         return rows.run.report(began, dead_letters=bad.count)
 
@@ -270,7 +272,7 @@ def _fetched(
     columns: Sequence[Column],
     *,
     on_columns: Callable[[Mapping[str, str]], None],
-) -> Iterator[tuple[Sequence[str], Sequence[Row]]]:
+) -> Generator[tuple[Sequence[str], Sequence[Row]]]:
     """Run the query and yield its rows in batches, with the lower-case names of its columns."""
     names: list[str] | None = None
     with closing(_cursor(database)) as cursor:
