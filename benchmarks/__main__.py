@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -270,4 +271,6 @@ class _Teller:
 
 
 if __name__ == "__main__":
+    # Without it, a benchmark that is killed leaves the processes that it has started.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main(sys.argv[1:]))

@@ -48,6 +48,8 @@ _DELTAS, _SHARE = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pc
 #: Begins a table's parameter with a threshold of its own (``Initiator.COMPACTORTHRESHOLD_PREFIX``).
 _OF_TABLE = "compactorthreshold."
 _NOT_BY_ITSELF = "no_auto_compaction"
+#: Readers wait for the publication meanwhile, and workers do not compact more during a usual cycle.
+_MOST_REQUESTS = 1000
 #: The metastore refuses another request for a partition in these states.
 _PENDING = frozenset({"initiated", "working", "ready for cleaning"})
 
@@ -130,20 +132,24 @@ class TargetCompactions:
         self._needed[document.name] = needed
 
     def request(self, step: Steps, observer: Observer) -> None:
-        """Add the compactions to the metastore's queue, unless it has them already."""
+        """Add compactions to the metastore's queue that it does not have: 1,000 of them at most.
+
+        Later loads that work on the other partitions request those.
+        """
         if not any(self._needed.values()):
             return
         pending = self._pending()
-        requested = 0
+        requested, room = 0, _MOST_REQUESTS
         for table, needed in self._needed.items():
-            new = {name: kind for name, kind in needed.items() if (table, name) not in pending}
+            new = [(name, kind) for name, kind in needed.items() if (table, name) not in pending][:room]
             if new:
                 step(Step.REQUEST_COMPACTIONS, table)
                 requested += self._request(table, new)
+                room -= len(new)
         if requested:
             observer(CompactionsRequested(database=self._database, partitions=requested))
 
-    def _request(self, table: str, needed: Mapping[str, types.CompactionType]) -> int:
+    def _request(self, table: str, needed: Iterable[tuple[str, types.CompactionType]]) -> int:
         request = types.CompactionRequest(
             dbname=self._database,
             tablename=table,
@@ -151,7 +157,7 @@ class TargetCompactions:
             initiatorVersion=__version__,
         )
         accepted = 0
-        for name, kind in needed.items():
+        for name, kind in needed:
             request.partitionname, request.type = name or None, kind
             try:
                 accepted += bool(self._client.call("compact2", request).accepted)

@@ -14,10 +14,12 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreSettings
-from tests.support.gateways import until
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.incrementing import cycles
 
 DATABASE = "compacted_replica"
+#: The cleaner looks every second, and waits for readers.
+SOON = PollPolicy(first_s=0.1, longest_s=0.5, timeout_s=120)
 
 
 @pytest.mark.slow
@@ -33,7 +35,6 @@ def test_the_target_compacts_its_replica(
         run.write(
             f"CREATE DATABASE {DATABASE}",
             f"CREATE TABLE {DATABASE}.t (id int) PARTITIONED BY (p int) STORED AS ORC "
-            # The source's own initiator and its deltas are of no concern here.
             "TBLPROPERTIES ('transactional'='true')",
         )
         run.bootstrap()
@@ -45,7 +46,7 @@ def test_the_target_compacts_its_replica(
         (compacted,) = serve(target)
         assert (compacted.table, compacted.partition, compacted.kind) == (name, "p=1", "major")
         assert compacted.state == "compacted"
-        until(lambda: directories(replica, "delta_*") == 0)
+        assert wait_until(lambda: directories(replica, "delta_*") == 0, SOON)
         # Increments go on from the target's own base.
         stream(source, first=11, last=11)
         run.cycle()
@@ -59,7 +60,7 @@ def test_the_target_compacts_its_replica(
         stream(source, first=12, last=12)
         run.cycle()
         serve(target)
-        until(lambda: directories(replica, "*") <= 2)
+        assert wait_until(lambda: directories(replica, "*") <= 2, SOON)
         run.assert_equal("SELECT * FROM {db}.t")
         assert len(run.rows("SELECT id FROM {db}.t")[1]) == 13
 

@@ -16,14 +16,14 @@ import pytest
 
 from airflow_hive_federation.compaction.files import publish
 from airflow_hive_federation.compaction.plan import CompactionPlan, Decision, FileFormat
-from airflow_hive_federation.errors import BucketMissingError, FileVanishedError, StorageError
+from airflow_hive_federation.errors import BucketMissingError, FileVanishedError
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.spark.copy_files import copy_plan
 from airflow_hive_federation.spark.digest_files import digest_plan
 from airflow_hive_federation.spark.workers import ThisProcess
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.digests import CHUNK_BYTES, FileDigest, FileToDigest, digest_file
-from airflow_hive_federation.storage.filesystem import open_filesystem, reading
+from airflow_hive_federation.storage.filesystem import open_filesystem
 from airflow_hive_federation.storage.listing import (
     file_size,
     has_entries,
@@ -40,12 +40,11 @@ from airflow_hive_federation.storage.plan_files import (
 )
 from airflow_hive_federation.storage.publishing import publishing, remove_file, rename, write_atomically
 from tests.support.object_stores import STORES, ObjectStore, object_store
+from tests.support.store_checks import check_listing, content_of, put
 
 # The drivers send blocks of megabytes in one piece.
 pytestmark = pytest.mark.filterwarnings("ignore:Sending a large body directly")
 
-#: What paths of Hive have in them.
-NAMES = ["a", "p=a%3Ab/delta_1_1/bucket_0", "p=x y+z#?/é", "_orc_acid_version", ".hidden"]
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 
@@ -61,37 +60,9 @@ def bucket(store: ObjectStore) -> str:
     return store.bucket()
 
 
-def put(uri: str, content: bytes, store: ObjectStore) -> None:
-    write_atomically(uri, [content], store.options)
-
-
-def content_of(uri: str, store: ObjectStore) -> bytes:
-    with reading(uri, store.options) as file:
-        content: bytes = file.read()
-    return content
-
-
 def test_listing(bucket: str, store: ObjectStore) -> None:
-    options = store.options
-    for number, name in enumerate(NAMES):
-        put(f"{bucket}/t/{name}", b"x" * number, store)
-    put(f"{bucket}/t_beside/other", b"", store)
-    put(f"{bucket}/t/p=1/.bucket_0.crc", b"", store)
-    other_form = {"gs": "gcs", "abfs": "abfss"}[store.scheme]
-    for spelled in (f"{bucket}/t", f"{bucket.replace(store.scheme, other_form, 1)}/t/"):
-        files = {file.path: file for file in list_files(spelled, options=options)}
-        assert {name: file.size_bytes for name, file in files.items()} == {n: NAMES.index(n) for n in NAMES}
-        assert all(file.modified_ns > 0 for file in files.values())
-    assert list_directory(f"{bucket}/t/p=x y+z#?", options=options) == {"é": 2}
-    assert file_size(f"{bucket}/t/{NAMES[1]}", options=options) == 1
-    with pytest.raises(FileVanishedError) as caught:
-        list_files(f"{bucket}/none", options=options)
-    assert caught.value.path == f"{bucket}/none"
-    assert list_files(f"{bucket}/none", options=options, missing_ok=True) == []
-    assert not has_entries(f"{bucket}/none", options=options)
-    assert not is_there(f"{bucket}/none", options=options)
-    with pytest.raises(StorageError, match="is a file"):
-        list_files(f"{bucket}/t/a", options=options)
+    other = {"gs": "gcs", "abfs": "abfss"}[store.scheme]
+    check_listing(bucket, store.options, other_scheme=other)
 
 
 def test_an_object_that_another_of_its_length_replaces_is_another_one(
@@ -100,10 +71,10 @@ def test_an_object_that_another_of_its_length_replaces_is_another_one(
     """Both may have the same second; nothing of an earlier listing is kept."""
     seen = []
     for content in (b"one", b"two", b"one"):
-        put(f"{bucket}/t/f", content, store)
+        put(f"{bucket}/t/f", content, store.options)
         (entry,) = list_files(f"{bucket}/t", options=store.options)
         seen.append((entry.size_bytes, entry.modified_ns))
-        assert content_of(f"{bucket}/t/f", store) == content
+        assert content_of(f"{bucket}/t/f", store.options) == content
     assert seen[0] != seen[1]
     assert seen[1] != seen[2]
 
@@ -114,19 +85,19 @@ def test_copying(way: str, bucket: str, store: ObjectStore, tmp_path: Path) -> N
         source = f"file:{tmp_path}/{size_bytes}/f" if way == "up" else f"{bucket}/{size_bytes}/s/f"
         target = f"{'file:' + str(tmp_path) if way == 'down' else bucket}/t{size_bytes}/p=a%3Ab/f"
         content = os.urandom(size_bytes)
-        put(source, content, store)
+        put(source, content, store.options)
         item = CopyItem(source=source, target=target, size_bytes=size_bytes)
         settings = CopySettings(options={bucket: store.options})
         outcome = copy_file(item, settings)
         assert (outcome.copied, outcome.digest) == (True, hashlib.sha256(content).hexdigest())
-        assert content_of(target, store) == content
+        assert content_of(target, store.options) == content
         assert digest_file(target, size_bytes=size_bytes, options=store.options).digest == outcome.digest
         assert not copy_file(item, settings).copied
         assert list(list_directory(target.rpartition("/")[0], options=store.options)) == ["f"]
 
 
 def test_a_file_has_its_name_when_it_is_whole(bucket: str, store: ObjectStore) -> None:
-    put(f"{bucket}/t/f", b"former", store)
+    put(f"{bucket}/t/f", b"former", store.options)
     # The emulator of Google's store lacks the request that ends an upload which has begun.
     for blocks in (0, 1) if store.scheme == "abfs" else (0,):
         with pytest.raises(ZeroDivisionError):
@@ -136,7 +107,7 @@ def test_a_file_has_its_name_when_it_is_whole(bucket: str, store: ObjectStore) -
         file.write(b"new")
         assert list_directory(f"{bucket}/t", options=store.options) == {"f": 6}
     assert list_directory(f"{bucket}/t", options=store.options) == {"f": 6, "g": 3}
-    assert content_of(f"{bucket}/t/f", store) == b"former"
+    assert content_of(f"{bucket}/t/f", store.options) == b"former"
 
 
 def write_and_fail(uri: str, blocks: int, store: ObjectStore) -> None:
@@ -147,27 +118,27 @@ def write_and_fail(uri: str, blocks: int, store: ObjectStore) -> None:
 
 
 def test_what_fails_leaves_the_target_as_it_was(bucket: str, store: ObjectStore) -> None:
-    put(f"{bucket}/s", b"new", store)
-    put(f"{bucket}/t", b"old", store)
+    put(f"{bucket}/s", b"new", store.options)
+    put(f"{bucket}/t", b"old", store.options)
     settings = CopySettings(options=store.options)
     with pytest.raises(FileVanishedError, match="changed while it was read"):
         copy_file(CopyItem(source=f"{bucket}/s", target=f"{bucket}/t", size_bytes=4), settings)
     with pytest.raises(FileVanishedError) as caught:
         copy_file(CopyItem(source=f"{bucket}/gone", target=f"{bucket}/t", size_bytes=4), settings)
     assert caught.value.path == f"{bucket}/gone"
-    assert content_of(f"{bucket}/t", store) == b"old"
+    assert content_of(f"{bucket}/t", store.options) == b"old"
 
 
 def test_a_directory_is_moved_with_all_its_files(bucket: str, store: ObjectStore) -> None:
     filesystem, path = open_filesystem(f"{bucket}/t", store.options)
     names = ["bucket_00000", "bucket_00001", "p=x y+z#?/é"]
     for name in names:
-        put(f"{bucket}/t/.stage/base_5/{name}", name.encode(), store)
-    put(f"{bucket}/t/.stage/base_50/other", b"", store)
-    put(f"{bucket}/t/base_5/bucket_00001", b"of a run that was killed", store)
+        put(f"{bucket}/t/.stage/base_5/{name}", name.encode(), store.options)
+    put(f"{bucket}/t/.stage/base_50/other", b"", store.options)
+    put(f"{bucket}/t/base_5/bucket_00001", b"of a run that was killed", store.options)
     rename(filesystem, f"{path}/.stage/base_5", f"{path}/base_5")
     assert [entry.path for entry in list_files(f"{bucket}/t/base_5", options=store.options)] == names
-    assert content_of(f"{bucket}/t/base_5/bucket_00001", store) == b"bucket_00001"
+    assert content_of(f"{bucket}/t/base_5/bucket_00001", store.options) == b"bucket_00001"
     left = list_files(f"{bucket}/t/.stage", options=store.options)
     assert [entry.path for entry in left] == ["base_50/other"]
     assert remove_file(f"{bucket}/t/.stage/base_50/other", store.options)

@@ -48,17 +48,16 @@ from airflow_hive_federation.storage.plan_files import (
     write_plan,
     write_records,
 )
-from airflow_hive_federation.storage.publishing import publishing, remove_file, rename, write_atomically
+from airflow_hive_federation.storage.publishing import publishing, remove_file, rename
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, upload
 from airflow_hive_federation.tables.write.staging import sweep
 from tests.support.kills import Case
 from tests.support.small_source import DATABASE, connected
+from tests.support.store_checks import NAMES, check_listing, content_of, put
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What paths of Hive have in them; S3 takes it as it is.
-NAMES = ["a", "p=a%3Ab/delta_1_1/bucket_0", "p=x y+z#?/é", "_orc_acid_version", ".hidden"]
 
 Options = dict[str, Any]
 
@@ -81,32 +80,8 @@ def bucket(request: pytest.FixtureRequest, options: Options) -> str:
     return f"s3://{name}"
 
 
-def put(uri: str, content: bytes, options: Options) -> None:
-    write_atomically(uri, [content], options)
-
-
-def content_of(uri: str, options: Options) -> bytes:
-    with reading(uri, options) as file:
-        content: bytes = file.read()
-    return content
-
-
 def test_listing(bucket: str, options: Options) -> None:
-    for number, name in enumerate(NAMES):
-        put(f"{bucket}/t/{name}", b"x" * number, options)
-    put(f"{bucket}/t_beside/other", b"", options)
-    put(f"{bucket}/t/p=1/.bucket_0.crc", b"", options)
-    for spelled in (f"{bucket}/t", f"{bucket.replace('s3:', 's3a:')}/t/"):
-        files = {file.path: file for file in list_files(spelled, options=options)}
-        assert {name: file.size_bytes for name, file in files.items()} == {n: NAMES.index(n) for n in NAMES}
-        assert all(file.modified_ns > 0 for file in files.values())
-    assert list_directory(f"{bucket}/t/p=x y+z#?", options=options) == {"é": 2}
-    assert file_size(f"{bucket}/t/{NAMES[1]}", options=options) == 1
-    with pytest.raises(FileVanishedError) as caught:
-        list_files(f"{bucket}/none", options=options)
-    assert caught.value.path == f"{bucket}/none"
-    with pytest.raises(StorageError, match="is a file"):
-        list_files(f"{bucket}/t/a", options=options)
+    check_listing(bucket, options, other_scheme="s3a")
 
 
 def test_a_listing_longer_than_one_answer_and_not_remembered(bucket: str, options: Options) -> None:

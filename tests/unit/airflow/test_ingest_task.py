@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import pytest
+from airflow.providers.openlineage import sqlparser
+from airflow.providers.openlineage.extractors import OperatorLineage
 from airflow.providers.openlineage.sqlparser import DatabaseInfo
 from airflow.sdk import BaseHook
 
@@ -108,4 +110,7 @@ def test_the_lineage_of_a_query_names_its_tables_and_columns(
         {"id": [f"{orders}.nr"], "item": [f"{orders}.item"]},
     )
     assert names("main.orders") == (["main.orders"], {"id": [f"{orders}.Id"], "item": [f"{orders}.item"]})
+    # A provider that does not read the name of a table leaves the lineage without sources.
+    monkeypatch.setattr(sqlparser, "get_openlineage_facets_with_sql", lambda *_, **__: OperatorLineage())
+    assert names("main.orders") == ([], {})
     assert names("SELECT FROM WHERE") == ([], {})

@@ -20,6 +20,7 @@ from airflow_hive_federation.progress.observers import Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
+from airflow_hive_federation.replication.load import target_compactions
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.load.target_compactions import (
     TargetCompactions,
@@ -165,6 +166,14 @@ def test_a_crowded_partition_is_requested_once(tmp_path: Path) -> None:
     metastore.queue[0].state = "succeeded"
     assert requested(metastore, tmp_path)
     assert len(metastore.requests) == 2
+
+
+def test_a_load_adds_a_bounded_number_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is for later loads: readers wait for the publication."""
+    monkeypatch.setattr(target_compactions, "_MOST_REQUESTS", 0)
+    metastore = Metastore(ON)
+    assert not requested(metastore, tmp_path)
+    assert not metastore.requests
 
 
 @pytest.mark.parametrize(
