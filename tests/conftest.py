@@ -6,8 +6,10 @@ names.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -28,8 +30,10 @@ from tests.support.spark_classes import driver_options
 
 __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]
 
-# Airflow, imported by the tests of its surface, would otherwise write into the user's home.
-os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="airflow-home-"))
+# Airflow, imported by the tests of its surface, would otherwise write into the user's home. Workers inherit it.
+if "AIRFLOW_HOME" not in os.environ:
+    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
+    atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 # gcsfs reads it when it is imported: otherwise it asks each endpoint by gRPC for the kind of a bucket.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"

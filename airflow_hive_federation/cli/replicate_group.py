@@ -202,6 +202,7 @@ def _replicate(
     options = group.policies[0].storage_options
     spark = SparkPipelineHook(args.spark_conn_id, storage_options=options, observer=story.observe)
     states = _states(args, group)
+    whole = args.action == "verify" or args.verify_whole
     with logging_to(story), failures(states):
         if args.action == "run":
             story.stage(f"Running a cycle of consistency group {group.name}")
@@ -221,12 +222,12 @@ def _replicate(
             target,
             group,
             run_verify=spark.verify_runner(),
-            whole=args.action == "verify",
+            whole=whole,
             row_digests=getattr(args, "row_digests", False),
             observer=story.observe,
         )
         for state, report in zip(states, reports, strict=True):
-            state.verification(report, whole=args.action == "verify")
+            state.verification(report, whole=whole)
     story.stage("Done")
     _print_reports(args, group, reports, seconds=story.seconds)
     for report in reports:

@@ -53,14 +53,17 @@ def java_command(
 ) -> list[str]:
     """Return the command that runs ``main``, and write its flags into ``argument_file``.
 
-    On the command line, a class path of a hundred jars would make ``ps`` unreadable.
+    On the command line, a class path of a hundred jars would make ``ps`` unreadable. The JVM's temporary files
+    lie beside that file, because Hive, Hadoop and Snappy leave theirs when a process is killed.
 
     :param class_path: jars before directories, because a JVM shares the classes of a path only up to its
         first directory.
 
     :param heap: the JVM's ``-Xmx``.
     """
-    flags = [f"-Xmx{heap}", *QUICK_START, "-Djava.net.preferIPv4Stack=true"]
+    temporary = argument_file.absolute().parent / "tmp"
+    temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = [f"-Xmx{heap}", *QUICK_START, "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={temporary}"]
     flags += archive_flags(java, main)
     flags += [f"-Dlog4j.configurationFile={LAUNCHER / 'log4j2.properties'}"]
     flags += [f"-D{name}={value}" for name, value in (properties or {}).items()]

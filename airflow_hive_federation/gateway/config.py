@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,22 @@ _SECTIONS = (
     *("rule", "expose", "aliases", "cluster", "metrics", "log", "properties", "health"),
 )
 
+#: Keys of ``[upstream]`` that count beside a connection, which has the transport and the authentication.
+_BESIDE_CONNECTION = frozenset(
+    {
+        *("uris", "connection", "read_only_uris", "user", "impersonate", "old_client_capabilities"),
+        *("max_connections", "idle_s", "cluster"),
+    }
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class UpstreamSection:
     """A metastore behind the gateway (``[upstream]``).
 
     :param uris: the metastore's URIs, of any scheme that the metastore client supports.
-    :param connection: id of an Airflow connection; it replaces the URIs and all settings of their transport.
+    :param connection: id of an Airflow connection, in place of the URIs. It has all settings of transport and
+        authentication, so that those of this section are refused beside it.
     :param read_only_uris: URIs for calls that only read, except calls about transactions; they use the same
         transport and authentication as ``uris``.
     :param user: name of the gateway's own user at the metastore; by default, the operating system's user.
@@ -111,8 +120,8 @@ class UpstreamSection:
     def settings(self, resolve: Resolve) -> MetastoreSettings:
         """Return the settings of the metastore client.
 
-        :raises ConfigurationError: the section has both URIs and a connection, or neither; or a file cannot
-            be read.
+        :raises ConfigurationError: the section has both URIs and a connection, or neither, or a connection
+            and what that has itself; or a file cannot be read.
         """
         if bool(self.uris) == bool(self.connection):
             raise ConfigurationError(
@@ -120,7 +129,7 @@ class UpstreamSection:
                 remedy='Write uris = ["thrift://host:9083"].',
             )
         if self.connection is not None:
-            self._refuse_account_of_connection()
+            self._refuse_settings_of_connection()
             settings = resolve(self.connection)
             if self.cluster is not None:
                 settings = replace(settings, grpc=replace(settings.grpc, cluster=self.cluster))
@@ -198,11 +207,18 @@ class UpstreamSection:
             cluster=self.cluster,
         )
 
-    def _refuse_account_of_connection(self) -> None:
-        if self.service_account_keyfile is not None:
+    def _refuse_settings_of_connection(self) -> None:
+        """Refuse what the connection has itself: somebody might rely on TLS that would not be used."""
+        given = [
+            field.name
+            for field in fields(self)
+            if field.name not in _BESIDE_CONNECTION and getattr(self, field.name) != field.default
+        ]
+        if given:
             raise ConfigurationError(
-                f"[upstream] has a connection, {self.connection}, and a key file of a service account.",
-                remedy="Give the key file as grpc_keyfile of the connection, or write uris.",
+                f"[upstream] has the connection {self.connection}, and {', '.join(given)}.",
+                remedy="Give them as extras of the connection (tls_ca_file, grpc_keyfile, …), or write uris in "
+                "its place.",
             )
 
     def _tunnel(self) -> Tunnel | None:

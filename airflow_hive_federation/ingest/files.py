@@ -25,6 +25,7 @@ from airflow_hive_federation.ingest.inputs import (
     first_record,
     parquet_batches,
     quoted_records,
+    refuse_passed_over,
     remaining,
     text_records,
 )
@@ -80,7 +81,8 @@ def ingest_files(
 
     :param observer: receives the progress.
     :param stopped: returns true once the run is to end; its open transaction is aborted then.
-    :raises ConfigurationError: the request contradicts itself or lacks a setting.
+    :raises ConfigurationError: the request contradicts itself or lacks a setting; or files come before the
+        position of earlier runs, which read another place.
     :raises StreamingException: see :mod:`~airflow_hive_federation.ingest.errors`. Committed records
         stay; the next run continues after them.
     :raises SerializationError: a record is bad; ``uri`` and ``line`` locate it.
@@ -97,6 +99,7 @@ def ingest_files(
         builder = builder.with_dead_letters(handler, limit=request.dead_letter_limit)
     with builder.connect() as connection:
         start = Position.of(connection.committed_position)
+        refuse_passed_over(files, request.inputs, start, request.name)
         run = IngestRun(
             connection,
             request,

@@ -101,6 +101,42 @@ def remaining(files: Sequence[InputFile], position: Position | None) -> list[tup
     return rest
 
 
+def refuse_passed_over(
+    files: Sequence[InputFile], inputs: Sequence[str], position: Position | None, name: str
+) -> None:
+    """Refuse files that earlier runs have passed by without a look, because they read from another place.
+
+    :param files: the files that the inputs name.
+    :param inputs: the URIs of this run, as :func:`find_inputs` takes them.
+    :param position: the committed position.
+    :param name: the name of that position.
+    :raises ConfigurationError: a file comes before the position, and no input names both.
+    """
+    if position is None:
+        return
+    for file in files:
+        if file.uri <= position.uri and not any(
+            _names_both(uri.rstrip("/") or uri, file.uri, position.uri) for uri in inputs
+        ):
+            raise ConfigurationError(
+                f"{file.uri} would be left out: it comes before {position.uri}, the position {name!r} of "
+                "earlier runs, which read another place.",
+                remedy="Give the files of each place a name of their own (--name, or name= of the operator).",
+                path=file.uri,
+            )
+
+
+def _names_both(uri: str, file: str, reached: str) -> bool:
+    """Return whether a URI of the input names a file, and either the position or its directory."""
+    folder, _, name = uri.rpartition("/")
+    if "*" in name:
+        parts = (path.rpartition("/") for path in (file, reached))
+        return all(parent == folder and fnmatch.fnmatchcase(last, name) for parent, _, last in parts)
+    if uri == file:
+        return reached.rpartition("/")[0] == folder
+    return file.startswith(f"{uri}/") and reached.startswith(f"{uri}/")
+
+
 def text_records(
     start: Position,
     delimiter: bytes | None,

@@ -53,6 +53,13 @@ _EXTRAS = {
     "abfs": "pip install 'airflow-hive-federation[azure]'",
 }
 
+#: Schemes of Hadoop that are refused, and the locations that tables need instead. fsspec has a driver of its
+#: own for one of them, and would open a directory of another store or of none.
+_REFUSED = {
+    **dict.fromkeys(("viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs"), "hdfs://nameservice/path"),
+    **dict.fromkeys(("wasb", "wasbs"), "abfs://container@account.dfs.core.windows.net/path"),
+}
+
 _ACCOUNT_NAME = re.compile(r"(?:^|;)\s*AccountName=([^;]+)", re.IGNORECASE)
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 
@@ -216,6 +223,12 @@ def open_filesystem(uri: str, options: StorageOptions | None = None) -> tuple[Ab
     :raises StorageError: if the store cannot be reached.
     """
     location = parse_location(uri)
+    if location.scheme in _REFUSED:
+        raise ConfigurationError(
+            f"{uri}: the package has no driver for {location.scheme}://.",
+            remedy=f"Give the table or directory a location of the form {_REFUSED[location.scheme]}.",
+            path=uri,
+        )
     chosen = options_for(uri, options)
     try:
         with storage_errors(uri):

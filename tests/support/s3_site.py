@@ -10,6 +10,7 @@ from typing import Any
 
 from moto.server import ThreadedMotoServer
 
+from airflow_hive_federation.storage.filesystem import open_filesystem
 from tests.support.plain_metastore import fetched
 
 AWS_SDK = """
@@ -116,6 +117,7 @@ class S3Store:
     endpoint: str
     key: str = "a-key"
     secret: str = field(default="a-secret", repr=False)
+    scheme: str = "s3a"
 
     @property
     def options(self) -> dict[str, Any]:
@@ -136,18 +138,15 @@ class S3Store:
             "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
         }
 
-    def warehouse_settings(self, base: str) -> dict[str, str]:
-        """Settings of a metastore, and of its SQL engine, with tables below a URI of the server."""
-        managed, external = f"{base}/warehouse", f"{base}/external"
-        return {
-            **self.hadoop_settings,
-            "metastore.warehouse.dir": managed,
-            "hive.metastore.warehouse.dir": managed,
-            "metastore.warehouse.external.dir": external,
-            "hive.metastore.warehouse.external.dir": external,
-            # Otherwise Hive withholds the store's keys from the tasks of its queries.
-            "hive.conf.hidden.list": "javax.jdo.option.ConnectionPassword",
-        }
+    @property
+    def jars(self) -> list[Path]:
+        """The jars by which the embedded Hive reaches S3."""
+        return fetched(AWS_SDK + HIVES)
+
+    def make_bucket(self, name: str) -> None:
+        """Make a bucket."""
+        filesystem, _ = open_filesystem(f"s3://{name}", self.options)
+        filesystem.call_s3("create_bucket", Bucket=name)
 
 
 @contextmanager
@@ -160,8 +159,3 @@ def moto_store() -> Iterator[S3Store]:
         yield S3Store(endpoint=f"http://{host}:{port}")
     finally:
         server.stop()
-
-
-def hives_jars() -> list[Path]:
-    """The jars by which the embedded Hive reaches S3."""
-    return fetched(AWS_SDK + HIVES)

@@ -1,4 +1,4 @@
-"""Tables on S3 behind a metastore, judged by Hive: cycles, streaming ingest, compaction, a take-over.
+"""Tables on S3 behind a metastore, judged by Hive: cycles, streaming ingest, compaction, groups and clusters.
 
 The store is moto's server, a double of S3; Hive and its metastore reach it by hadoop-aws.
 """
@@ -6,175 +6,53 @@ The store is moto's server, a double of S3; Hive and its metastore reach it by h
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from airflow_hive_federation.compaction.plan import CompactionKind
-from airflow_hive_federation.compaction.requests import compact_table
-from airflow_hive_federation.compaction.runners import in_threads
-from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
+from airflow_hive_federation.clusters.assignment import assign_tables
+from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
+from airflow_hive_federation.clusters.keep_rules import read_rule
+from airflow_hive_federation.clusters.keeping import keep_current
+from airflow_hive_federation.clusters.placement import Session
+from airflow_hive_federation.clusters.primary import change_primary
+from airflow_hive_federation.clusters.running import LiveRouter
+from airflow_hive_federation.clusters.sweeping import sweep_cluster
+from airflow_hive_federation.errors import RoutingError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
-from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
-from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
-from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.load.copying import TableCopy, readers_kept_out
+from airflow_hive_federation.replication.cycle import dump_next_increment
+from airflow_hive_federation.replication.group_policy import ReplicationGroup
+from airflow_hive_federation.replication.groups.cycle import run_group_cycle
+from airflow_hive_federation.replication.groups.dump import dump_group
+from airflow_hive_federation.replication.groups.load import load_group
+from airflow_hive_federation.replication.groups.take_over import take_over_group
 from airflow_hive_federation.replication.load.load import load_into_target
+from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.take_over import take_over
-from airflow_hive_federation.storage.copying import CopySettings, copy_file
-from airflow_hive_federation.storage.filesystem import open_filesystem
 from airflow_hive_federation.storage.listing import list_files
-from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from airflow_hive_federation.storage.publishing import write_atomically
-from airflow_hive_federation.transactions.locks import read_components
 from tests.support.cycling import rows
 from tests.support.observing import at_steps
-from tests.support.s3_site import S3Store, hives_jars, moto_store
+from tests.support.s3_site import moto_store
+from tests.support.store_site import QUERIES, KilledError, Site, check_cycles, open_site, stream
+from tests.support.two_clusters import two_clusters
 
 pytestmark = pytest.mark.slow
 
-BASE = "s3a://lake/site"
-#: Hive reads these without a Tez job.
-QUERIES = ("select id, name, ROW__ID.writeId, ROW__ID.rowId from {}.orders", "select a from {}.outside")
-
-
+INSERT_ONLY = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
 NOWHERE = MetastoreSettings(uris=("thrift://127.0.0.1:1",))
 
 
-class KilledError(Exception):
-    """A load was killed."""
-
-
-@dataclass
-class Site:
-    """A metastore whose tables lie on S3, with a database and its replica."""
-
-    store: S3Store
-    settings: MetastoreSettings
-    sql: HiveSql
-    pool: MetastorePool
-    policy: ReplicationPolicy
-    copies_before_kill: int | None = None
-
-    def bootstrap(self) -> str:
-        with self.pool.client() as client:
-            start = begin_drain(client, "shop")
-        return dump_bootstrap(self.pool, self.policy, start).dump
-
-    def load(self, dump: str) -> None:
-        load_dump(self.pool, self.pool, self.policy, dump, run_copy=self.copy)
-
-    def increment(self) -> None:
-        self.load(dump_next_increment(self.pool, self.pool, self.policy).dump)
-
-    def copy(self, plan: str, outcomes: str) -> None:
-        options = self.store.options
-        items = list(read_plan(plan, options=options))[: self.copies_before_kill]
-        copied = [copy_file(item, CopySettings(options=options)) for item in items]
-        write_records(f"{outcomes}/run.jsonl", copied, options=options)
-        if self.copies_before_kill is not None:
-            self.copies_before_kill = None
-            raise KilledError
-
-    def files(self, path: str) -> list[str]:
-        return [file.path for file in list_files(f"{BASE}/{path}", options=self.store.options)]
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with moto_store() as store:
-        filesystem, _ = open_filesystem("s3://lake", store.options)
-        filesystem.call_s3("create_bucket", Bucket="lake")
-        settings, jars = store.warehouse_settings(BASE), hives_jars()
-        policy = ReplicationPolicy(
-            name="shop",
-            source_database="shop",
-            target_database="shop_copy",
-            dump_root="s3a://lake/dumps",
-            external_base=f"{BASE}/copies",
-            storage_options=store.options,
-        )
-        with (
-            EmbeddedMetastore.start("s3", settings=settings, jars=jars) as metastore,
-            HiveSql(metastore, settings=settings, jars=jars) as sql,
-            MetastorePool(MetastoreSettings(uris=(metastore.uri,)), 4) as pool,
-        ):
-            yield Site(store, MetastoreSettings(uris=(metastore.uri,)), sql, pool, policy)
+    with moto_store() as store, open_site(store) as made:
+        yield made
 
 
 def test_tables_on_s3(site: Site) -> None:
-    options = site.store.options
-    site.sql.execute("create database shop")
-    site.sql.execute(
-        "create table shop.orders (id int, name string) clustered by (id) into 2 buckets stored as orc "
-        "tblproperties ('transactional'='true')"
-    )
-    stream(site, b"1,a\n2,b\n3,c\n4,d")
-    site.sql.execute(f"create external table shop.outside (a string) location '{BASE}/lake/outside'")
-    write_atomically(f"{BASE}/lake/outside/first", [b"7\n"], options)
-
-    dump = site.bootstrap()
-    site.copies_before_kill = 1
-    with pytest.raises(KilledError):
-        site.load(dump)
-    site.load(dump)
-
-    stream(site, b"5,e", b"6,f")
-    report = compact_table(
-        site.settings,
-        "shop.orders",
-        CompactionKind.MINOR,
-        in_threads(1, options=options),
-        storage_options=options,
-    )
-    assert [item.state for item in report] == ["compacted"]
-    # Of the same length, and perhaps within the same second.
-    write_atomically(f"{BASE}/lake/outside/first", [b"8\n"], options)
-    site.increment()
-    # It begins at a write id that readers of the replica saw already, so it was moved there as a whole.
-    merged = [path for path in site.files("warehouse/shop_copy.db/orders") if "delta_0000001_0000003" in path]
-    assert sorted({path.rpartition("/")[2] for path in merged}) == ["bucket_00000", "bucket_00001"]
-    orders, outside = (rows(site.sql, query.format("shop_copy")) for query in QUERIES)
-    assert [orders, outside] == [rows(site.sql, query.format("shop")) for query in QUERIES]
-    assert [row[:2] for row in orders] == [(str(n), "?abcdef"[n]) for n in range(1, 7)]
-    assert outside == [("8",)]
-    check_that_readers_wait(site)
+    check_cycles(site)
     check_that_a_take_over_ends_a_load(site)
-
-
-def stream(site: Site, *records: bytes) -> None:
-    writer = StrictDelimitedInputWriter.new_builder().with_field_delimiter(",").build()
-    builder = (
-        HiveStreamingConnection.new_builder()
-        .with_database("shop")
-        .with_table("orders")
-        .with_record_writer(writer)
-        .with_conf(site.settings)
-        .with_transaction_batch_size(len(records))
-        .with_storage_options(site.store.options)
-    )
-    with builder.connect() as connection:
-        for record in records:
-            connection.begin_transaction()
-            for line in record.splitlines():
-                connection.write(line)
-            connection.commit_transaction()
-
-
-def check_that_readers_wait(site: Site) -> None:
-    """Half of a directory would count as the whole."""
-    copy = TableCopy(staged={f"{BASE}/hidden": f"{BASE}/warehouse/shop_copy.db/orders/base_9"})
-    with MetastoreClient(site.settings) as reader, site.pool.client() as client:
-        with readers_kept_out(client, "shop_copy.orders", copy):
-            answer: Any = reader.lock(read_components(["shop_copy.orders"]))
-            assert answer.state == types.LockState.WAITING
-        assert reader.check_lock(answer.lockid).state == types.LockState.ACQUIRED
-        reader.unlock(answer.lockid)
 
 
 def check_that_a_take_over_ends_a_load(site: Site) -> None:
@@ -193,3 +71,92 @@ def check_that_a_take_over_ends_a_load(site: Site) -> None:
     with MetastorePool(NOWHERE, 1) as nowhere:
         assert take_over(nowhere, site.pool, site.policy).removed == 0
     assert rows(site.sql, QUERIES[0].format("shop_copy")) == rows(site.sql, QUERIES[0].format("shop"))
+
+
+def test_a_group_and_clusters_on_s3(site: Site) -> None:
+    databases = ("cash", "goods")
+    policies = [
+        replace(site.policy, name=name, source_database=name, target_database=f"{name}_copy")
+        for name in databases
+    ]
+    group = ReplicationGroup(name="both", policies=policies)
+    for name in databases:
+        site.sql.execute(f"create database {name}")
+        site.sql.execute(f"create table {name}.t (a string) {INSERT_ONLY}")
+    with site.pool.client() as client:
+        for number in (1, 2):
+            write_to_both(client, site, number)
+            run_group_cycle(site.pool, site.pool, group, run_copy=lambda _: site.copy)
+        assert [rows(site.sql, f"select a from {name}_copy.t") for name in databases] == [
+            [("1",), ("2",)]
+        ] * 2
+        write_to_both(client, site, 3)
+        dump = dump_group(site.pool, site.pool, group)
+
+        def copy_half(policy: ReplicationPolicy) -> CopyRunner:
+            return kill if policy.name == "goods" else site.copy
+
+        with pytest.raises(KilledError):
+            load_group(site.pool, site.pool, group, dump, run_copy=copy_half)
+        assert site.files("warehouse/cash_copy.db/t") == site.files("warehouse/cash.db/t")
+        with MetastorePool(NOWHERE, 1) as nowhere:
+            reports = take_over_group(nowhere, site.pool, group)
+        assert [report.removed for report in reports] == [1, 0]
+        for name in databases:
+            assert len(site.files(f"warehouse/{name}_copy.db/t")) == 2
+            assert rows(site.sql, f"select a from {name}_copy.t") == [("1",), ("2",)]
+        check_clusters(client, site)
+
+
+def kill(_plan: str, _outcomes: str) -> None:
+    raise KilledError
+
+
+def write_to_both(client: MetastoreClient, site: Site, number: int) -> None:
+    """Write a row to both databases of the group in one transaction."""
+    (txn,) = client.open_txns(1)
+    for database in ("cash", "goods"):
+        write_id = client.allocate_table_write_ids(database, "t", [txn])[txn]
+        delta = f"{site.base}/warehouse/{database}.db/t/delta_{write_id:07d}_{write_id:07d}_0000"
+        write_atomically(f"{delta}/000000_0", [b"%d\n" % number], site.store.options)
+    client.commit_txn(txn)
+
+
+def check_clusters(client: MetastoreClient, site: Site) -> None:
+    """Copies between two buckets are kept current, read, and made the primary."""
+    options = site.store.options
+    site.store.make_bucket("far")
+    registry = two_clusters(site.base, "s3a://far/c2")
+    site.sql.execute("create external table cash.e (a string) partitioned by (p string)")
+    for key in ("2026-11-27", "x:y"):
+        site.sql.execute(f"alter table cash.e add partition (p='{key}')")
+    first, second = (f"{site.base}/external/cash.db/e/{name}/f" for name in ("p=2026-11-27", "p=x%3Ay"))
+    for uri, text in ((first, b"1\n"), (second, b"2\n")):
+        write_atomically(uri, [text], options)
+    assign_tables(client, registry, databases=["cash"])
+
+    def cluster_of_e() -> str | None:
+        router = LiveRouter(client=client, registry=registry, options=options)
+        return router.route("select a from cash.e", Session(cluster="C2")).cluster
+
+    assert copy_to_cluster(client, registry, "cash.e", "C2", site.copy, options=options).files == 2
+    report = copy_to_cluster(client, registry, "cash.t", "C2", site.copy, options=options)
+    # The copy has the snapshot's deltas: of every transaction that has ended.
+    assert (report.copied, report.files) == (["cash.t"], 3)
+    assert cluster_of_e() == "C2"
+    # Of the same length, and perhaps within the same second.
+    write_atomically(first, [b"3\n"], options)
+    with pytest.raises(RoutingError, match=r"cash\.e.*stale"):
+        cluster_of_e()
+    kept = keep_current(client, registry, read_rule("all of cash.e in C2"), site.copy, options=options)
+    assert kept.copied == ["p=2026-11-27"]
+    assert cluster_of_e() == "C2"
+    change_primary(
+        client, registry, "cash.e", "C2", keep_former=False, former_older_than_s=-60.0, options=options
+    )
+    assert site.files("external/cash.db") == []
+    assert rows(site.sql, "select a, p from cash.e") == [("2", "x:y"), ("3", "2026-11-27")]
+    drop_copies(client, registry, "cash.t", "C2", options=options)
+    swept = sweep_cluster(client, registry, "C2", former_older_than_s=-60.0, options=options)
+    assert (len(swept.removed), swept.left) == (2, {})
+    assert len(list_files("s3a://far/c2", options=options)) == 2

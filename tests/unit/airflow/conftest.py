@@ -1,20 +1,12 @@
-"""Airflow with a home of its own: importing it makes one."""
+"""Connections of Airflow, by its environment."""
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-if "AIRFLOW_HOME" not in os.environ:
-    os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
-    atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
 
 
 @pytest.fixture

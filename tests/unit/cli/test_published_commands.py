@@ -20,6 +20,7 @@ from airflow_hive_federation.cli.story import Story
 from airflow_hive_federation.compaction import queue, requests
 from airflow_hive_federation.compaction.queue import QueueLook
 from airflow_hive_federation.compaction.worker import CompactionReport
+from airflow_hive_federation.errors import ReplicationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.progress.cycle_events import CycleFailed, CycleFollowed, FollowEnded, LagSeen
 from airflow_hive_federation.progress.events import TransactionsEnded, TransactionsOpen
@@ -30,6 +31,7 @@ from airflow_hive_federation.published.work import COMPACTED, COMPACTION, INGEST
 from airflow_hive_federation.replication import failover
 from airflow_hive_federation.replication.dump import drain
 from airflow_hive_federation.replication.groups import cycle as groups_cycle
+from airflow_hive_federation.replication.groups import status as groups_status
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 POLICY = """
@@ -235,6 +237,26 @@ def test_a_cycle_of_a_group_publishes_its_wait_for_each_member(
     found = [place.read(REPLICATION, key, state.POSITION) for key in place.keys(REPLICATION)]
     assert len(found) == 2
     assert all(position and "1 transaction still open: 5" in position.running for position in found)
+
+
+@pytest.mark.parametrize(("options", "whole"), [([], False), (["--verify-whole"], True)])
+def test_a_cycle_of_a_group_verifies_as_much_as_it_is_asked_to(
+    options: list[str], whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", f"file:{tmp_path / 'state'}")
+    (path := tmp_path / "group.toml").write_text(GROUP, encoding="utf-8")
+    asked: list[bool] = []
+
+    def verify(*_: object, whole: bool, **__: object) -> list[object]:
+        asked.append(whole)
+        raise ReplicationError("There is no replica here.")
+
+    monkeypatch.setattr(groups_cycle, "run_group_cycle", lambda *_, **__: None)
+    monkeypatch.setattr(CommandState, "cycle", lambda *_: None)
+    monkeypatch.setattr(groups_status, "verify_group", verify)
+    assert main(["replicate", "run", str(path), *options]) != 0
+    assert asked == [whole]
 
 
 def test_a_failing_ingest_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

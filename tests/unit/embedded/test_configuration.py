@@ -104,6 +104,9 @@ def test_flags_go_into_a_file_and_survive_blanks_and_quotes(tmp_path: Path) -> N
     lines = arguments.read_text().splitlines()
     assert f'"{tmp_path}/a b"' in lines
     assert '"-Dp=q\\"\\\\"' in lines
+    # A killed JVM leaves temporary files, which go with the directory of the server.
+    assert f'"-Djava.io.tmpdir={tmp_path}/tmp"' in lines
+    assert (tmp_path / "tmp").is_dir()
 
 
 def test_foreign_hadoop_settings_do_not_leak_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,6 +231,10 @@ WRONG = {
     "text for a number": ('[thrift]\nidle_timeout_s = "60"', "idle_timeout_s is '60'.*Give a number"),
     "truth for a number": ("[thrift]\nidle_timeout_s = true", "idle_timeout_s is True.*Give a number"),
     "number for a truth": ("[thrift]\nallow_plain = 1", "Give true or false"),
+    "tls beside a connection": (
+        '[upstream]\nconnection = "far"\nca_file = "/ca"\nconnect_timeout_s = 5',
+        "connection far, and connect_timeout_s, ca_file.*tls_ca_file",
+    ),
     "tls without cert": ('[upstream]\nuris = ["thrift://a:1"]\n[thrift]\nkey_file = "k"', "lacks cert_file"),
 }
 

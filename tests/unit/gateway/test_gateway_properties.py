@@ -108,7 +108,7 @@ def test_the_gateway_is_a_service_account_to_a_metastore_over_grpc() -> None:
     assert same.service_account_keyfile == "/key.json"
     with pytest.raises(ConfigurationError, match=r"has the key file .*no URI is grpc://"):
         config(named).target(nobody)
-    with pytest.raises(ConfigurationError, match="far, and a key file"):
+    with pytest.raises(ConfigurationError, match="connection far, and service_account_keyfile"):
         config(named, upstream={"connection": "far"}).target(nobody)
     with pytest.raises(ConfigurationError, match="different key files"):
         config(named, upstream={**over_grpc, "service_account_keyfile": "/other.json"})

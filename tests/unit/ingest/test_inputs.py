@@ -21,6 +21,7 @@ from airflow_hive_federation.ingest.inputs import (
     Position,
     find_inputs,
     parquet_batches,
+    refuse_passed_over,
     remaining,
     text_records,
 )
@@ -49,6 +50,31 @@ def test_what_remains() -> None:
         ("c", 0),
     ]
     assert [file.uri for file, _ in remaining(files, Position(uri="b", offset=None))] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "file", "is_left_out"),
+    [
+        ("/data/a", "/data/a/1", True),  # another directory than that of the earlier runs
+        ("/data/*.json", "/data/a.json", True),
+        ("/data/*.c*", "/data/a.csv", False),
+        ("/data/o", "/data/o/1", False),
+        ("/data", "/data/a.json", False),
+        ("/data/o/1", "/data/o/1", False),  # one file per run: the rule of the order is known
+        ("/data/a.csv", "/data/a.csv", True),
+        ("/data/p/", "/data/p/1", False),  # it comes later
+    ],
+)
+def test_files_of_another_place_are_not_left_out_in_silence(uri: str, file: str, is_left_out: bool) -> None:
+    position = Position(uri="/data/o/2.csv" if "*" not in uri else "/data/o.csv", offset=None)
+    files = [inputs.InputFile(uri=file, size_bytes=1)]
+    refuse_passed_over(files, [uri], None, "files")
+    if not is_left_out:
+        refuse_passed_over(files, [uri], position, "files")
+        return
+    with pytest.raises(ConfigurationError, match=rf"{file} would be left out.*'files'.*another place") as caught:
+        refuse_passed_over(files, [uri], position, "files")
+    assert "--name" in (caught.value.remedy or "")
 
 
 @pytest.mark.parametrize("offset", [0, 12, None])

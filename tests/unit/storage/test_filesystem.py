@@ -127,6 +127,22 @@ def test_unknown_scheme() -> None:
         fs.open_filesystem("nosuch://x/y")
 
 
+@pytest.mark.parametrize(
+    ("uri", "instead"),
+    [
+        ("viewfs://c/data", "hdfs://"),
+        ("webhdfs://c:9870/data", "hdfs://"),
+        ("ofs://om/volume/bucket", "hdfs://"),
+        ("wasbs://box@lake.blob.core.windows.net/t", "abfs://"),
+    ],
+)
+def test_a_scheme_without_a_driver_is_refused_by_name(uri: str, instead: str) -> None:
+    scheme = uri.partition(":")[0]
+    with pytest.raises(ConfigurationError, match=f"no driver for {scheme}://") as caught:
+        fs.open_filesystem(uri, {"host": "127.0.0.1", "account_name": "lake"})
+    assert instead in (caught.value.remedy or "")
+
+
 def test_a_driver_of_azure_gets_the_account_and_finds_files_by_their_container(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
