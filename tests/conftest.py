@@ -30,7 +30,8 @@ from tests.support.spark_classes import driver_options
 
 __all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]
 
-# Airflow, imported by the tests of its surface, would otherwise write into the user's home. Workers inherit it.
+# Airflow, imported by the tests of its surface, would otherwise write into the user's home. Workers inherit
+# the variable.
 if "AIRFLOW_HOME" not in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-home-")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)

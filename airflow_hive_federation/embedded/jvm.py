@@ -53,8 +53,8 @@ def java_command(
 ) -> list[str]:
     """Return the command that runs ``main``, and write its flags into ``argument_file``.
 
-    On the command line, a class path of a hundred jars would make ``ps`` unreadable. The JVM's temporary files
-    lie beside that file, because Hive, Hadoop and Snappy leave theirs when a process is killed.
+    On the command line, a class path of a hundred jars would make ``ps`` unreadable. The JVM's temporary
+    files lie beside that file, because Hive, Hadoop and Snappy leave theirs when a process is killed.
 
     :param class_path: jars before directories, because a JVM shares the classes of a path only up to its
         first directory.

@@ -217,8 +217,8 @@ class UpstreamSection:
         if given:
             raise ConfigurationError(
                 f"[upstream] has the connection {self.connection}, and {', '.join(given)}.",
-                remedy="Give them as extras of the connection (tls_ca_file, grpc_keyfile, …), or write uris in "
-                "its place.",
+                remedy="Give them as extras of the connection (tls_ca_file, grpc_keyfile, …), or write uris "
+                "in its place.",
             )
 
     def _tunnel(self) -> Tunnel | None:

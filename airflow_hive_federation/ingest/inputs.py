@@ -121,8 +121,8 @@ def refuse_passed_over(
             raise ConfigurationError(
                 f"{file.uri} would be left out: it comes before {position.uri}, the position {name!r} of "
                 "earlier runs, which read another place.",
-                remedy="If earlier runs have taken it, there is nothing to do. Otherwise give the files of each "
-                "place a name of their own (--name, or name= of the operator).",
+                remedy="If earlier runs have taken it, there is nothing to do. Otherwise give the files of "
+                "each place a name of their own (--name, or name= of the operator).",
                 path=file.uri,
             )
 

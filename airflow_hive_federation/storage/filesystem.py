@@ -55,7 +55,7 @@ _EXTRAS = {
 
 #: Schemes of Hadoop that are refused, and the locations that tables need instead. fsspec has a driver of its
 #: own for one of them, and would open a directory of another store or of none.
-_REFUSED = {
+_WITHOUT_DRIVER = {
     **dict.fromkeys(("viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs"), "hdfs://nameservice/path"),
     **dict.fromkeys(("wasb", "wasbs"), "abfs://container@account.dfs.core.windows.net/path"),
 }
@@ -223,10 +223,10 @@ def open_filesystem(uri: str, options: StorageOptions | None = None) -> tuple[Ab
     :raises StorageError: if the store cannot be reached.
     """
     location = parse_location(uri)
-    if location.scheme in _REFUSED:
+    if location.scheme in _WITHOUT_DRIVER:
         raise ConfigurationError(
             f"{uri}: the package has no driver for {location.scheme}://.",
-            remedy=f"Give the table or directory a location of the form {_REFUSED[location.scheme]}.",
+            remedy=f"Give the table or directory a location of the form {_WITHOUT_DRIVER[location.scheme]}.",
             path=uri,
         )
     chosen = options_for(uri, options)

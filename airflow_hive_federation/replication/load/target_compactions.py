@@ -5,7 +5,9 @@ A replayed transaction leaves none there, unless its commit names every file tha
 loads do (``CommitTxnRequest.writeEventInfos``): the metastore then looks up each partition, and reads the
 checksum of each file, while the transaction commits. A load of this package has listed the directories
 anyway, and requests the compactions itself: where an initiator is on, and by its thresholds
-(``CompactorUtil.determineCompactionType``).
+(``CompactorUtil.determineCompactionType``). Loads follow each other faster than the rounds of an initiator,
+so that each commit to a small table would be followed by a compaction. Therefore a partition with few deltas
+gets at most one request per interval of those rounds.
 
 Results of the source's compactions are copied, and replace directories that the target has. Only the end of a
 compaction gives such directories to the target's cleaner, so these partitions get a request, too.
@@ -16,6 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -37,6 +40,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.replica.layout import TargetLayout, final_uri
+from airflow_hive_federation.runtime.durations import parse_duration_s
 from airflow_hive_federation.storage.filesystem import canonical
 
 N = TypeVar("N", int, float)
@@ -45,6 +49,9 @@ logger = logging.getLogger(__name__)
 
 _INITIATOR = ("metastore.compactor.initiator.on", "hive.compactor.initiator.on")
 _DELTAS, _SHARE = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
+_INTERVAL = ("metastore.compactor.check.interval", "hive.compactor.check.interval")
+#: Seconds between two rounds of an initiator, by default.
+_USUAL_INTERVAL_S = 300.0
 #: Begins a table's parameter with a threshold of its own (``Initiator.COMPACTORTHRESHOLD_PREFIX``).
 _OF_TABLE = "compactorthreshold."
 _NOT_BY_ITSELF = "no_auto_compaction"
@@ -73,20 +80,33 @@ class Thresholds:
         )
 
 
-def kind_needed(state: AcidState, thresholds: Thresholds) -> types.CompactionType | None:
-    """Return the kind of compaction that a partition needs; ``None`` if it needs none. Pure.
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """The compaction that a partition needs.
+
+    :param can_wait: another one that was requested a moment ago suffices: the partition has few deltas, and
+        the cleaner none to remove.
+    """
+
+    kind: types.CompactionType
+    can_wait: bool = False
+
+
+def compaction_needed(state: AcidState, thresholds: Thresholds) -> Need | None:
+    """Return the compaction that a partition needs; ``None`` if it needs none. Pure.
 
     :param state: the directories that its readers see, and those that others of them replace.
     """
     deltas = (*state.deltas, *state.delete_deltas)
     base_bytes = _size(state.base.files) if state.base else _size(state.originals)
     delta_bytes = sum(_size(delta.files) for delta in deltas)
+    are_many = len(deltas) > thresholds.deltas
     if base_bytes and delta_bytes / base_bytes > thresholds.share:
-        return types.CompactionType.MAJOR
-    if len(deltas) > thresholds.deltas:
-        return types.CompactionType.MINOR if base_bytes else types.CompactionType.MAJOR
+        return Need(kind=types.CompactionType.MAJOR, can_wait=not are_many and not state.obsolete)
+    if are_many:
+        return Need(kind=types.CompactionType.MINOR if base_bytes else types.CompactionType.MAJOR)
     # The worker merges nothing, and leaves them to the cleaner.
-    return types.CompactionType.MINOR if state.obsolete else None
+    return Need(kind=types.CompactionType.MINOR) if state.obsolete else None
 
 
 class TargetCompactions:
@@ -104,7 +124,7 @@ class TargetCompactions:
         self._directory = directory
         self._layout = layout
         self._database = database
-        self._needed: dict[str, dict[str, types.CompactionType]] = {}
+        self._needed: dict[str, dict[str, Need]] = {}
 
     def note(
         self,
@@ -126,9 +146,9 @@ class TargetCompactions:
         partitions = self._partitions(document, only)
         needed = {}
         for home, listing in _by_directory(there, copy).items():
-            kind = _kind(listing, write_ids, thresholds) if home in partitions else None
-            if kind is not None:
-                needed[partitions[home]] = kind
+            need = _need(listing, write_ids, thresholds) if home in partitions else None
+            if need is not None:
+                needed[partitions[home]] = need
         self._needed[document.name] = needed
 
     def request(self, step: Steps, observer: Observer) -> None:
@@ -138,10 +158,14 @@ class TargetCompactions:
         """
         if not any(self._needed.values()):
             return
-        pending = self._pending()
+        pending, recent = self._queue()
         requested, room = 0, _MOST_REQUESTS
         for table, needed in self._needed.items():
-            new = [(name, kind) for name, kind in needed.items() if (table, name) not in pending][:room]
+            new = [
+                (name, need.kind)
+                for name, need in needed.items()
+                if (table, name) not in (recent if need.can_wait else pending)
+            ][:room]
             if new:
                 step(Step.REQUEST_COMPACTIONS, table)
                 requested += self._request(table, new)
@@ -172,13 +196,29 @@ class TargetCompactions:
                 break
         return accepted
 
-    def _pending(self) -> set[tuple[str, str]]:
+    def _queue(self) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+        """Return the partitions with pending requests, and those with pending or recent ones.
+
+        The clocks of this machine and of the metastore's database are taken for equal: a difference changes
+        when a partition is compacted, and nothing else.
+        """
         answer = self._client.call("show_compact", types.ShowCompactRequest(dbName=self._database))
-        return {
-            (str(entry.tablename), entry.partitionname or "")
-            for entry in answer.compacts or ()
-            if entry.dbname == self._database and entry.state in _PENDING
-        }
+        since_ms = (time.time() - self._interval_s) * 1000
+        pending, recent = set(), set()
+        for entry in answer.compacts or ():
+            if entry.dbname != self._database:
+                continue
+            partition = (str(entry.tablename), entry.partitionname or "")
+            if entry.state in _PENDING:
+                pending.add(partition)
+            if max(entry.enqueueTime or 0, entry.start or 0) > since_ms:
+                recent.add(partition)
+        return pending, pending | recent
+
+    @property
+    def _interval_s(self) -> float:
+        given = (parse_duration_s(self._setting(name)) for name in _INTERVAL)
+        return next((seconds for seconds in given if seconds), _USUAL_INTERVAL_S)
 
     def _is_automatic(self, document: TableDocument) -> bool:
         parameters = document.table.parameters or {}
@@ -234,11 +274,9 @@ def _divided(uri: str) -> tuple[str, str]:
     return "/".join(parts[:place]), "/".join(parts[place:])
 
 
-def _kind(
-    listing: Iterable[FileEntry], write_ids: ValidWriteIds, thresholds: Thresholds
-) -> types.CompactionType | None:
+def _need(listing: Iterable[FileEntry], write_ids: ValidWriteIds, thresholds: Thresholds) -> Need | None:
     try:
-        return kind_needed(acid_state(listing, write_ids), thresholds)
+        return compaction_needed(acid_state(listing, write_ids), thresholds)
     except AcidFormatError:
         # Readers and workers name the file; a load that has found it right goes on.
         return None

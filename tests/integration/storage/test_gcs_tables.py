@@ -1,6 +1,7 @@
 """Tables on GCS behind a metastore, judged by Hive: cycles, streaming ingest and compaction.
 
-The store is gcp-storage-emulator, a double of Google's; Hive and its metastore reach it by Google's connector.
+The store is gcp-storage-emulator, a double of Google's; Hive and its metastore reach it by
+Google's connector.
 """
 
 from __future__ import annotations

@@ -72,7 +72,9 @@ def test_files_of_another_place_are_not_left_out_in_silence(uri: str, file: str,
     if not is_left_out:
         refuse_passed_over(files, [uri], position, "files")
         return
-    with pytest.raises(ConfigurationError, match=rf"{file} would be left out.*'files'.*another place") as caught:
+    with pytest.raises(
+        ConfigurationError, match=rf"{file} would be left out.*'files'.*another place"
+    ) as caught:
         refuse_passed_over(files, [uri], position, "files")
     assert "--name" in (caught.value.remedy or "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.load.target_compactions import (
     TargetCompactions,
     Thresholds,
-    kind_needed,
+    compaction_needed,
 )
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from tests.support.dumps import POLICY, manifest
@@ -62,7 +63,26 @@ def base(write_id: int, size_bytes: int) -> dict[str, int]:
 )
 def test_the_kind_that_a_partition_needs(files: dict[str, int], kind: types.CompactionType | None) -> None:
     listing = [FileEntry(path=path, size_bytes=size_bytes) for path, size_bytes in files.items()]
-    assert kind_needed(acid_state(listing, WRITE_IDS), Thresholds()) == kind
+    need = compaction_needed(acid_state(listing, WRITE_IDS), Thresholds())
+    assert (need and need.kind) == kind
+
+
+@pytest.mark.parametrize(
+    ("files", "can_wait"),
+    [
+        ({**base(1, 100), **deltas(2, 2, 11)}, True),
+        ({**base(1, 100), **deltas(2, 11, 11)}, True),
+        # Readers would get slow, or the cleaner have to wait for the next change of the partition.
+        ({**base(1, 100), **deltas(2, 12, 11)}, False),
+        ({**base(3, 10), **deltas(1, 3), **deltas(4, 4)}, False),
+        ({**base(3, 1000), **deltas(1, 3)}, False),
+    ],
+)
+def test_few_deltas_can_wait_for_the_next_round(files: dict[str, int], can_wait: bool) -> None:
+    listing = [FileEntry(path=path, size_bytes=size_bytes) for path, size_bytes in files.items()]
+    need = compaction_needed(acid_state(listing, WRITE_IDS), Thresholds())
+    assert need is not None
+    assert need.can_wait == can_wait
 
 
 def test_a_table_has_thresholds_of_its_own() -> None:
@@ -126,11 +146,14 @@ def requested(
     root: Path,
     parameters: Mapping[str, str] | None = None,
     database: Mapping[str, str] | None = None,
+    *,
+    before: Mapping[str, int] = deltas(1, 10),
 ) -> list[Event]:
     """Note a table with one crowded partition, to which the load adds the last delta, and request.
 
     :param parameters: those of the table.
     :param database: those of its database.
+    :param before: the files of that partition before the load.
     """
     directory = DumpDirectory(f"file:{root}/{len([*root.iterdir()])}")
     directory.write_database(types.Database(name="d", parameters=dict(database or {})))
@@ -138,7 +161,7 @@ def requested(
     directory.finish_dump(manifest())
     there = {
         f"{ROOT}/p=1/{path}": FileEntry(path=f"p=1/{path}", size_bytes=size_bytes)
-        for path, size_bytes in deltas(1, 10).items()
+        for path, size_bytes in before.items()
     }
     there[f"{ROOT}/p=2/delta_0000001_0000001/bucket_00000"] = FileEntry(path="", size_bytes=10)
     last = f"{ROOT}/p=1/_hive_federation/delta_0000011_0000011/bucket_00000"
@@ -166,6 +189,39 @@ def test_a_crowded_partition_is_requested_once(tmp_path: Path) -> None:
     metastore.queue[0].state = "succeeded"
     assert requested(metastore, tmp_path)
     assert len(metastore.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "age_s", "is_requested"),
+    [
+        ({}, 299, False),
+        ({}, 301, True),
+        ({"metastore.compactor.check.interval": "10s"}, 11, True),
+        ({"hive.compactor.check.interval": "1h"}, 3599, False),
+    ],
+)
+def test_a_partition_with_few_deltas_waits_for_the_initiators_interval(
+    settings: dict[str, str], age_s: int, is_requested: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each load would compact a small table anew; an initiator looks every five minutes."""
+    monkeypatch.setattr(time, "time", lambda: 1_000_000.0)
+    metastore = Metastore({**ON, **settings})
+    metastore.queue = [
+        types.ShowCompactResponseElement(
+            dbname="d",
+            tablename="t",
+            partitionname="p=1",
+            state="succeeded",
+            enqueueTime=int((1_000_000 - age_s) * 1000),
+        )
+    ]
+    small = {**base(1, 50), **deltas(2, 3)}
+    assert bool(requested(metastore, tmp_path, before=small)) == is_requested
+    # That of another partition counts for none, and many deltas do not wait.
+    metastore.queue[0].partitionname = "p=2"
+    assert requested(metastore, tmp_path, before=small)
+    metastore.queue[0].partitionname = "p=1"
+    assert requested(metastore, tmp_path)
 
 
 def test_a_load_adds_a_bounded_number_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
