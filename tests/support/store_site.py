@@ -76,7 +76,7 @@ class Site:
 
     def bootstrap(self) -> str:
         with self.pool.client() as client:
-            start = begin_drain(client)
+            start = begin_drain(client, database=self.policy.source_database)
         return dump_bootstrap(self.pool, self.policy, start).dump
 
     def load(self, dump: str) -> None:
