@@ -11,20 +11,14 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from gcp_storage_emulator.server import create_server
 
 from airflow_hive_federation.storage.filesystem import open_filesystem
-from tests.support.plain_metastore import fetched
 
 AZURITE = "HIVE_FEDERATION_TESTS_AZURITE"
 STORES = ["gs", *(["abfs"] if os.environ.get(AZURITE) else [])]
-_GOOGLE = """
-test com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26:shaded@jar \
-cbaa2773283c2237f933f48deb77a6f912619e367b26efe186aee74f4b35d89c 38573571
-"""
 _ACCOUNT = "devstoreaccount1"
 #: Azurite's documented key.
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -44,28 +38,9 @@ class ObjectStore:
     def bucket(self) -> str:
         """Make an empty bucket, and return its URI."""
         name = f"bucket-{uuid.uuid4().hex[:12]}"
-        self.make_bucket(name)
-        return f"{self.scheme}://{name}"
-
-    def make_bucket(self, name: str) -> None:
-        """Make a bucket."""
-        open_filesystem(f"{self.scheme}://{name}", self.options)[0].mkdir(name)
-
-    @property
-    def hadoop_settings(self) -> dict[str, str]:
-        """Settings of Google's Hadoop driver."""
-        return {
-            "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
-            "fs.AbstractFileSystem.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFS",
-            "fs.gs.storage.root.url": f"{self.options['endpoint_url']}/",
-            "fs.gs.project.id": self.options["project"],
-            "fs.gs.auth.type": "UNAUTHENTICATED",
-        }
-
-    @property
-    def jars(self) -> list[Path]:
-        """The jar by which the embedded Hive reaches Google's store."""
-        return fetched(_GOOGLE)
+        uri = f"{self.scheme}://{name}"
+        open_filesystem(uri, self.options)[0].mkdir(name)
+        return uri
 
 
 @contextmanager

@@ -1,12 +1,11 @@
-"""A metastore whose tables lie in an object store, and the checks of its tables that hold in each store."""
+"""A metastore whose tables lie on S3, and the checks of its tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -29,29 +28,10 @@ from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from airflow_hive_federation.storage.publishing import write_atomically
 from airflow_hive_federation.transactions.locks import read_components
 from tests.support.cycling import rows
+from tests.support.s3_site import S3Store
 
 #: Hive reads these without a Tez job.
 QUERIES = ("select id, name, ROW__ID.writeId, ROW__ID.rowId from {}.orders", "select a from {}.outside")
-
-
-class TableStore(Protocol):
-    """A store that runs, for this package and for Hive.
-
-    :param scheme: the scheme by which Hive knows it.
-    :param options: those of its fsspec driver.
-    :param hadoop_settings: those of its Hadoop driver.
-    :param jars: the jars of its Hadoop driver.
-    """
-
-    @property
-    def scheme(self) -> str: ...
-    @property
-    def options(self) -> dict[str, Any]: ...
-    @property
-    def hadoop_settings(self) -> dict[str, str]: ...
-    @property
-    def jars(self) -> list[Path]: ...
-    def make_bucket(self, name: str) -> None: ...
 
 
 class KilledError(Exception):
@@ -66,7 +46,7 @@ class Site:
     :param copies_before_kill: the number of files after which the next copy job is killed.
     """
 
-    store: TableStore
+    store: S3Store
     base: str
     settings: MetastoreSettings
     sql: HiveSql
@@ -99,8 +79,8 @@ class Site:
 
 
 @contextmanager
-def open_site(store: TableStore) -> Iterator[Site]:
-    """Start a metastore with tables in a new bucket ``lake`` of a store, and Hive's SQL on it."""
+def open_site(store: S3Store) -> Iterator[Site]:
+    """Start a metastore with tables in a new bucket ``lake`` of the store, and Hive's SQL on it."""
     store.make_bucket("lake")
     base = f"{store.scheme}://lake/site"
     settings, jars = {**store.hadoop_settings, **_warehouses(base)}, store.jars
