@@ -65,12 +65,15 @@ class ServerProgram:
     :param command: starts the server.
     :param pid_file: the file into which the server writes its process id.
     :param ready_line: the number of the file's line, from 0, that reads ``ready`` once the server answers;
-        ``None`` if the server writes the file only then.
+        ``None`` if the file has no such line.
+    :param greeting_port: the port at which the server greets clients once it answers; ``None`` if the file
+        alone shows that.
     """
 
     command: tuple[str, ...]
     pid_file: Path
     ready_line: int | None = None
+    greeting_port: int | None = None
 
 
 class DatabaseServer(ABC):
@@ -307,6 +310,7 @@ class DatabaseServer(ABC):
             "announcement": str(announcement),
             "pid_file": str(program.pid_file),
             "ready_line": program.ready_line,
+            "greeting_port": program.greeting_port,
             "signals": cls.ending,
             "parent": os.getpid(),
             "user": user.user,

@@ -14,6 +14,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ from typing import Any
 
 _READY_POLL_MS = 20
 _POLL_MS = 1000
+#: Long, because servers shut out a machine after many connections that ended without a login.
+_GREETING_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_MS = 8000
 _PR_SET_PDEATHSIG = 1
 
@@ -29,9 +32,10 @@ def main(argument: str) -> int:
     """Run the server until it ends or has to end; return its exit code.
 
     :param argument: JSON with ``command``, ``directory`` (working directory), ``lock``, ``announcement``,
-        ``pid_file`` (the server's), ``ready_line`` (number of its line that reads ``ready``, or null if the
-        server writes the file when it is ready), ``signals`` (two numbers: those that end the server in an
-        orderly way and at once), ``parent`` (process id), ``user`` and ``group`` (ids, or null).
+        ``pid_file`` (the server's), ``ready_line`` (number of its line that reads ``ready``, or null),
+        ``greeting_port`` (the port at which a server that is ready greets its clients, or null), ``signals``
+        (two numbers: those that end the server in an orderly way and at once), ``parent`` (process id),
+        ``user`` and ``group`` (ids, or null).
     """
     asked = json.loads(argument)
     with Path(asked["lock"]).open("ab") as lock:
@@ -68,7 +72,9 @@ def _run(asked: dict[str, Any]) -> int:
 def _await_ready(server: subprocess.Popen[bytes], asked: dict[str, Any]) -> None:
     announcement = Path(asked["announcement"])
     while server.poll() is None:
-        if _is_ready(Path(asked["pid_file"]), server.pid, asked["ready_line"]):
+        if _is_ready(Path(asked["pid_file"]), server.pid, asked["ready_line"]) and _greets(
+            asked["greeting_port"]
+        ):
             partial = announcement.with_name(f".{announcement.name}.partial")
             partial.write_text(json.dumps({"guard": os.getpid(), "pid": server.pid}), encoding="utf-8")
             partial.replace(announcement)
@@ -87,6 +93,17 @@ def _is_ready(pid_file: Path, pid: int, ready_line: int | None) -> bool:
     if not lines or lines[0].strip() != str(pid):
         return False
     return ready_line is None or [line.strip() for line in lines[ready_line : ready_line + 1]] == ["ready"]
+
+
+def _greets(port: int | None) -> bool:
+    """Return whether a server greets at a port of this machine, if it has one."""
+    if port is None:
+        return True
+    try:
+        with socket.create_connection(("127.0.0.1", port), _GREETING_TIMEOUT_S) as connection:
+            return bool(connection.recv(1))
+    except OSError:
+        return False
 
 
 def _follow(server: subprocess.Popen[bytes], parent: int, signals: list[int]) -> None:

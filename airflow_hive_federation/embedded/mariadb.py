@@ -88,11 +88,12 @@ class EmbeddedMariadb(DatabaseServer):
     def _program(cls, path: Path, options: ServerOptions) -> ServerProgram:
         data = options.home / "data"
         settings = {**_SETTINGS, **options.settings, "port": str(options.port)}
-        # MariaDB writes the file when it listens.
+        # MariaDB writes the file when it listens. A signal to end that comes then, before its last threads
+        # run, would leave it waiting for them forever (``init_slave``).
         pid_file = data / "server.pid"
         parts = (f"--{name}={value}" for name, value in settings.items())
         command = (str(path), "--no-defaults", f"--datadir={data}", f"--pid-file={pid_file}", *parts)
-        return ServerProgram(command=command, pid_file=pid_file)
+        return ServerProgram(command=command, pid_file=pid_file, greeting_port=options.port)
 
 
 def _logins(password: str) -> str:

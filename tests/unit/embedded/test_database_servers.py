@@ -7,8 +7,10 @@ import json
 import platform
 import pwd
 import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -273,6 +275,25 @@ def test_a_server_is_ready_by_its_own_file(
 ) -> None:
     (tmp_path / "pid").write_text(content, encoding="utf-8")
     assert guard._is_ready(tmp_path / "pid", 7, line) is ready
+
+
+def test_a_server_with_a_greeting_is_ready_only_after_it() -> None:
+    """A MariaDB that gets its signal to end before that waits for its own threads forever."""
+    assert guard._greets(None)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def answer(text: bytes) -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(text)
+
+        for text in (b"", b"5.5.5-10.11"):
+            thread = threading.Thread(target=answer, args=(text,))
+            thread.start()
+            assert guard._greets(port) is bool(text)
+            thread.join()
+    assert not guard._greets(port)
 
 
 def test_the_line_of_a_failed_server_is_its_fatal_one() -> None:
