@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError, GatewayError, HiveFederationError
 from airflow_hive_federation.gateway.certificates import Certificates, ServerTls, check_exposure
-from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
+from airflow_hive_federation.gateway.config import GatewayConfig
 from airflow_hive_federation.gateway.dispatch import Gateway
 from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.health import probe
@@ -24,6 +24,7 @@ from airflow_hive_federation.gateway.properties import GrpcSection
 from airflow_hive_federation.gateway.serving import grpc_server
 from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
+from airflow_hive_federation.gateway.upstream_section import Resolve
 from airflow_hive_federation.gateway.workers import reserve_port
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.protocol import ApplicationFault, encode

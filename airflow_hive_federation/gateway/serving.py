@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.gateway.config import GatewayConfig, Resolve
+from airflow_hive_federation.gateway.config import GatewayConfig
 from airflow_hive_federation.gateway.dispatch import Gateway, access_log
 from airflow_hive_federation.gateway.handler import Handler
 from airflow_hive_federation.gateway.health import Health
@@ -19,6 +19,7 @@ from airflow_hive_federation.gateway.named_clusters import NamedClusters
 from airflow_hive_federation.gateway.properties import GrpcSection
 from airflow_hive_federation.gateway.stopping import Stopping
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
+from airflow_hive_federation.gateway.upstream_section import Resolve
 
 log = logging.getLogger(__name__)
 

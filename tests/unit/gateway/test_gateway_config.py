@@ -14,7 +14,6 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.config import (
     FederatedSection,
     FederationSection,
-    UpstreamSection,
     config_of,
     read_config,
 )
@@ -23,6 +22,7 @@ from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.gateway.messages import HIVES_REQUEST_BYTES
 from airflow_hive_federation.gateway.rules import Rule
 from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
+from airflow_hive_federation.gateway.upstream_section import UpstreamSection
 from airflow_hive_federation.metastore import KerberosSettings, MetastoreSettings, PlainSettings
 
 UPSTREAM = {"upstream": {"uris": ["thrift://far:9083"]}}
