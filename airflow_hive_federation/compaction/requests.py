@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ from typing import Any, Self
 from airflow_hive_federation import __version__
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.worker import CompactionReport, CompactionWorker, MergeRunner
+from airflow_hive_federation.compaction.worker_names import host_prefix, worker_name
 from airflow_hive_federation.errors import (
     ConfigurationError,
     InvalidOperationError,
@@ -98,7 +98,7 @@ def request_compaction(
     """
     request = types.CompactionRequest(
         type=_TYPES[kind],
-        initiatorId=f"hive-federation-{socket.gethostname()}-{os.getpid()}",
+        initiatorId=worker_name(),
         initiatorVersion=__version__,
         poolName=pool_name,
     )
@@ -310,10 +310,9 @@ def revoke_dead_workers(client: MetastoreClient) -> list[int]:
     Otherwise these requests would block further compactions of their partitions for a day
     (``metastore.compactor.worker.timeout``).
     """
-    prefix = f"hive-federation-{socket.gethostname()}-"
     revoked = []
     for entry in _queue(client):
-        pid = (entry.workerid or "").removeprefix(prefix)
+        pid = (entry.workerid or "").removeprefix(host_prefix())
         if entry.state != "working" or not pid.isdecimal() or _lives(int(pid)):
             continue
         client.call(

@@ -11,8 +11,6 @@ an aborted transaction.
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -40,11 +38,13 @@ from airflow_hive_federation.compaction.plan import (
     plan_compaction,
 )
 from airflow_hive_federation.compaction.tables import compacted_table, run_as
+from airflow_hive_federation.compaction.worker_names import worker_name
 from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
     LockTimeoutError,
     NoSuchObjectError,
+    OutcomeUnknownError,
     TransactionAbortedError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
@@ -86,6 +86,7 @@ class CompactionReport:
         ``failed``.
     :param message: reason why the request was refused or has failed.
     :param unneeded: true if the request was refused because there is nothing to compact.
+    :param retryable: true if the request has failed, and a later one may succeed with nothing changed.
     :param directories: new directories.
     :param rows: number of rows in the new directories.
     :param deleted: number of rows that were left out because they were deleted.
@@ -100,6 +101,7 @@ class CompactionReport:
     state: str
     message: str = ""
     unneeded: bool = False
+    retryable: bool = False
     directories: tuple[str, ...] = ()
     rows: int = 0
     deleted: int = 0
@@ -202,7 +204,7 @@ class CompactionWorker:
     def _take(self, client: MetastoreClient, count: int) -> Iterator[types.CompactionInfoStruct]:
         for pool_name in self._pool_names:
             request = types.FindNextCompactRequest(
-                workerId=worker_id(), workerVersion=__version__, poolName=pool_name
+                workerId=worker_name(), workerVersion=__version__, poolName=pool_name
             )
             while count > 0:
                 compaction = client.call("find_next_compact2", request).ci
@@ -236,15 +238,6 @@ class CompactionWorker:
             end = start + len(compaction.plan.merges)
             compaction.take_outcomes(outcomes[start:end])
             start = end
-
-
-def worker_id() -> str:
-    """Return the name of this process in the queue.
-
-    The name must not begin with the host's name, because a metastore that starts on this host would treat
-    such entries as those of its own dead workers (``CompactionTxnHandler.revokeFromLocalWorkers``).
-    """
-    return f"hive-federation-{socket.gethostname()}-{os.getpid()}"
 
 
 class _Compaction:
@@ -301,7 +294,9 @@ class _Compaction:
         """Mark the request as failed and abort its transaction."""
         log.error("%s compaction %s: %s", self.name, self.request.id, error)
         self.request.errorMessage = f"{type(error).__name__}: {error}"
-        self._decided("failed", self.request.errorMessage)
+        # A compaction shows nothing before its commit, so another transaction may always repeat its work.
+        retryable = error.retryable or isinstance(error, TransactionAbortedError | OutcomeUnknownError)
+        self._decided("failed", self.request.errorMessage, retryable=retryable)
         self._undo()
 
     def give_up(self) -> None:
@@ -440,7 +435,9 @@ class _Compaction:
         except HiveFederationError as error:
             log.error("%s compaction %s cannot be undone: %s", self.name, self.request.id, error)
 
-    def _decided(self, state: str, message: str = "", *, unneeded: bool = False) -> None:
+    def _decided(
+        self, state: str, message: str = "", *, unneeded: bool = False, retryable: bool = False
+    ) -> None:
         request = self.request
         self.report = CompactionReport(
             id=request.id,
@@ -450,6 +447,7 @@ class _Compaction:
             state=state,
             message=message,
             unneeded=unneeded,
+            retryable=retryable,
             directories=self.plan.directories if state == "compacted" else (),
             rows=sum(outcome.rows for outcome in self._outcomes),
             deleted=sum(outcome.deleted for outcome in self._outcomes),

@@ -14,6 +14,8 @@ flush                partitions and their registration; then stripes     bytes b
 commit               tails; flushed lengths; then the commit             rows of a write id that is aborted
 close                the rest aborted; side files removed                side files, which readers obey
 ===================  ==================================================  ===============================
+
+If a disk fails, a file may end with bytes that are neither on the disk nor cut off; its side file stays, too.
 """
 
 from __future__ import annotations
@@ -277,12 +279,11 @@ class TransactionBatch:
         remaining = self.txn_ids[self._place if open_too else self._place + 1 :]
         self._forget_rows()
         for file in self._files.values():
-            try:
-                if open_too:
-                    file.rewind()
-                file.close()
-            except StorageError as error:
-                errors.append(error)
+            for step in [file.rewind, file.close] if open_too else [file.close]:
+                try:
+                    step()
+                except StorageError as error:
+                    errors.append(error)
         self._settings.at("finished")
         try:
             if remaining:

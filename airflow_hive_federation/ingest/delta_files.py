@@ -13,6 +13,7 @@ Stores that cannot append get the whole file at the commit; such a file serves o
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -127,18 +128,13 @@ class DeltaFile:
         )
         self._store = _store(directory, self.uri, storage_options, side=side)
         self._key_index: list[str] = []
-        self._mark: Mark | None = None
-        self._mark_keys = 0
-        self._is_published = False
         self._is_flushed = True
         self.begin()
 
     def begin(self) -> None:
         """Begin another transaction."""
         self.next_row_id = 0
-        self._is_published = False
-        self._mark = self._assembled.mark()
-        self._mark_keys = len(self._key_index)
+        self._set_mark()
 
     def append(self, write_id: int, stripes: Sequence[Stripe]) -> None:
         """Append stripes of :func:`encoded` whose row ids begin at :attr:`next_row_id`.
@@ -170,26 +166,29 @@ class DeltaFile:
             }
         )
         self._store.append(self._pending.drained())
-        self._is_published = self._is_flushed = True
+        self._store.sync()
+        # The bytes are on the disk. From here on readers may read the new length, also after an error.
+        self._set_mark()
+        self._is_flushed = True
         self._store.publish(length)
         return length
 
     def rewind(self) -> None:
-        """Cut off the stripes that the present transaction wrote.
+        """Cut off the stripes that the present transaction wrote and did not publish.
 
-        After a failed commit the rows stay in the file, and the aborted write id hides them: readers may
-        already have read the file's new length.
+        Rows that it published, in a commit that failed, stay in the file, and the aborted write id hides
+        them: readers may already have read the file's new length.
 
-        :raises StorageError: the file cannot be cut off.
+        :raises StorageError: the file cannot be cut off; :meth:`close` then keeps the side file.
         """
-        if self._is_published or self._mark is None or self._assembled.mark() == self._mark:
+        if self._assembled.mark() == self._mark:
             return
         self._assembled.rewind(self._mark)
         self._is_flushed = True
         self._pending.drained()
         del self._key_index[self._mark_keys :]
         self.rows = self._assembled.rows
-        self._store.cut(self._mark.offset)
+        self._store.cut(self._mark.offset if self.rows else 0)
         if not self.rows:
             # The file begins with its first byte again.
             self._pending.write(b"ORC")
@@ -197,9 +196,17 @@ class DeltaFile:
     def close(self) -> None:
         """Remove the side file, so that the whole file counts; remove the file itself if it has no commit.
 
+        The side file stays if the file has bytes that were neither published nor cut off: readers then obey
+        its last length, as they do after a crash of the writer.
+
         :raises StorageError: the side file cannot be removed.
         """
         self._store.finish()
+
+    def _set_mark(self) -> None:
+        """Note the state to which :meth:`rewind` cuts the file back."""
+        self._mark: Mark = self._assembled.mark()
+        self._mark_keys = len(self._key_index)
 
 
 class _Pending:
@@ -225,22 +232,28 @@ class _LocalStore:
         self._hidden = path.with_name(f".{path.name}")
         self._side = path.with_name(side_file(path.name)) if side else None
         self._is_visible = False
+        # The file may end with bytes that are not on the disk, or without a tail.
+        self._is_ragged = False
 
     def append(self, pieces: Sequence[bytes | memoryview]) -> None:
+        self._is_ragged = True
         with storage_errors(self._uri):
             durable.make_directories(self._directory)
             with self._present.open("ab") as file:
                 file.writelines(pieces)
 
-    def publish(self, length: int) -> None:
+    def sync(self) -> None:
         # The rows are synced first, then the length that counts, then the name: so after a crash no length
         # exceeds its file.
         with storage_errors(self._uri):
             durable.sync_file(self._present)
-            if self._side is not None:
-                with self._side.open("ab") as file:
-                    file.write(length.to_bytes(8, "big"))
-                    durable.sync_open_file(file)
+        self._is_ragged = False
+
+    def publish(self, length: int) -> None:
+        if self._side is not None:
+            with storage_errors(self._uri), self._side.open("ab") as file:
+                file.write(length.to_bytes(8, "big"))
+                durable.sync_open_file(file)
         if not self._is_visible:
             # Buckets of a directory are published in parallel, so the version file is written atomically.
             write_atomically(str(self._directory / VERSION_FILE), [ACID_VERSION.encode()])
@@ -250,18 +263,20 @@ class _LocalStore:
 
     def cut(self, length: int) -> None:
         with storage_errors(self._uri):
-            if self._is_visible:
-                with self._path.open("r+b") as file:
+            if length:
+                with self._present.open("r+b") as file:
                     file.truncate(length)
                     # The side file is removed in the end; from then on the file has to end with a tail.
                     durable.sync_open_file(file)
             else:
                 self._hidden.unlink(missing_ok=True)
+        self._is_ragged = False
 
     def finish(self) -> None:
         with storage_errors(self._uri):
             self._hidden.unlink(missing_ok=True)
-            if self._side is not None:
+            # Without its side file, all of a file counts, so the tail of earlier commits would be hidden.
+            if self._side is not None and not (self._is_visible and self._is_ragged):
                 self._side.unlink(missing_ok=True)
             # Hive ignores an empty directory, but no reader needs it.
             if self._directory.exists() and not any(self._directory.iterdir()):
@@ -284,6 +299,10 @@ class _UploadingStore:
         with storage_errors(self._uri), self._path.open("ab") as file:
             file.writelines(pieces)
 
+    def sync(self) -> None:
+        # The store keeps what it acknowledges, and this machine's copy need not survive a crash.
+        pass
+
     def publish(self, _length: int) -> None:
         make_directory(self._directory, self._options)
         filesystem, path = open_filesystem(self._uri, self._options)
@@ -291,8 +310,9 @@ class _UploadingStore:
             filesystem.pipe_file(f"{path.rpartition('/')[0]}/{VERSION_FILE}", ACID_VERSION.encode())
             filesystem.put_file(str(self._path), path)
 
-    def cut(self, _length: int) -> None:
-        self._path.write_bytes(b"")
+    def cut(self, length: int) -> None:
+        with storage_errors(self._uri):
+            os.truncate(self._path, length)
 
     def finish(self) -> None:
         self._path.unlink(missing_ok=True)

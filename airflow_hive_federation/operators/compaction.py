@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.hooks.compat import AirflowFailException
-from airflow_hive_federation.hooks.error_translation import as_airflow_error
+from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.page_links import SparkLink, WorkLink
 from airflow_hive_federation.hooks.published import publisher_of
@@ -119,10 +118,11 @@ class _CompactionOperator(LineageOperator, ResultOperator):
 class CompactTableOperator(_CompactionOperator):
     """Compacts a table, or partitions of it, without a Hive engine.
 
-    The task fails if a partition fails; a partition with nothing to compact is no failure. Returns
-    ``{"compactions", "requests"}``: per partition a mapping with ``id``, ``table``, ``partition``, ``kind``,
-    ``state``, ``message``, ``directories``, ``rows`` and more; or, without ``wait``, one with ``id``,
-    ``table``, ``partition``, ``pool_name`` and ``accepted``.
+    The task fails if a partition fails; a partition with nothing to compact is no failure. Airflow tries it
+    again unless the failures of all partitions are permanent. Returns ``{"compactions", "requests"}``: per
+    partition a mapping with ``id``, ``table``, ``partition``, ``kind``, ``state``, ``message``,
+    ``directories``, ``rows`` and more; or, without ``wait``, one with ``id``, ``table``, ``partition``,
+    ``pool_name`` and ``accepted``.
 
     :param table: the table, as ``database.table``. (templated)
     :param kind: ``major`` or ``minor``. (templated)
@@ -192,8 +192,9 @@ class CompactTableOperator(_CompactionOperator):
         self.note_lineage(hook, reports)
         failed = [report for report in reports if report.state == "failed"]
         if failed:
-            raise AirflowFailException(
-                f"{len(failed)} of {len(reports)} compactions of {self.table} failed: {failed[0].message}"
+            raise airflow_error(
+                f"{len(failed)} of {len(reports)} compactions of {self.table} failed: {failed[0].message}",
+                retryable=any(report.retryable for report in failed),
             )
         return CompactionResult(compactions=reports)
 

@@ -29,6 +29,7 @@ from airflow_hive_federation.errors import (
     StoragePermissionError,
 )
 from airflow_hive_federation.model.files import hidden_name
+from airflow_hive_federation.storage.azure_accounts import account_options
 from airflow_hive_federation.storage.object_store_errors import driver_errors, object_store_error
 from airflow_hive_federation.storage.options import StorageOptions, StorageValue
 
@@ -60,7 +61,6 @@ _WITHOUT_DRIVER = {
     **dict.fromkeys(("wasb", "wasbs"), "abfs://container@account.dfs.core.windows.net/path"),
 }
 
-_ACCOUNT_NAME = re.compile(r"(?:^|;)\s*AccountName=([^;]+)", re.IGNORECASE)
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?://(?P<authority>[^/]*))?(?P<path>/.*)?", re.DOTALL)
 
 
@@ -219,7 +219,8 @@ def open_filesystem(uri: str, options: StorageOptions | None = None) -> tuple[Ab
 
     :param uri: URI or bare local path.
     :param options: see :func:`options_for`.
-    :raises ConfigurationError: if no driver for the scheme is installed, or it does not accept the options.
+    :raises ConfigurationError: if no driver for the scheme is installed, it does not accept the options, or
+        they are those of another account of Azure.
     :raises StorageError: if the store cannot be reached.
     """
     location = parse_location(uri)
@@ -370,7 +371,8 @@ def _driver(location: Location, options: dict[str, StorageValue]) -> AbstractFil
         # Otherwise a thread that has listed a directory misses what other processes write there later.
         options = {"use_listings_cache": False, **options}
     if location.scheme == "abfs":
-        options = {**_azure_account(location, options), **options}
+        host = location.authority.partition("@")[2]
+        options = {**account_options(str(location), host, options), **options}
     if location.scheme == "gs":
         # Otherwise gcsfs asks Google about a token by a URL with the token in it, which errors show.
         os.environ.setdefault("FETCH_RAW_TOKEN_EXPIRY", "false")
@@ -388,27 +390,6 @@ def _key(location: Location) -> str:
     # adlfs lists files by their container: with the account, no file would seem to lie below the directory.
     bucket = location.authority.partition("@")[0] if location.scheme == "abfs" else location.authority
     return f"{bucket}{location.path}".rstrip("/")
-
-
-def _azure_account(location: Location, options: StorageOptions) -> dict[str, StorageValue]:
-    """Return adlfs' options for the account in ``container@account.dfs.core.windows.net``, Hadoop's form.
-
-    :raises ConfigurationError: if the options have a connection string of another account.
-    """
-    host = location.authority.partition("@")[2]
-    if not host:
-        return {}
-    account = host.partition(".")[0]
-    named = _ACCOUNT_NAME.search(str(options.get("connection_string") or ""))
-    if named is not None and named[1] != account:
-        # adlfs goes by the connection string alone, and would open the container of that name in its account.
-        raise ConfigurationError(
-            f"{location} is in the account {account!r}, and the connection string is that of {named[1]!r}.",
-            remedy="Give each account its own options, by URI prefix.",
-            path=str(location),
-        )
-    # The files of an account have another host for each of its interfaces; adlfs uses that of blobs.
-    return {"account_name": account, "account_host": host.replace(".dfs.", ".blob.", 1)}
 
 
 def _refuse_dots(path: str) -> None:

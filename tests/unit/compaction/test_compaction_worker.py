@@ -1,9 +1,25 @@
-"""The loop of a compaction worker, without a metastore, and its end by a signal."""
+"""The loop and the reports of a compaction worker, without a metastore, and its end by a signal."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from airflow_hive_federation.compaction.worker import _Compaction
+from airflow_hive_federation.errors import (
+    AcidFormatError,
+    HiveFederationError,
+    MetastoreTimeoutError,
+    OutcomeUnknownError,
+    StorageUnavailableError,
+    TransactionAbortedError,
+)
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
 
 #: Each line of Python's threading that the main thread reaches while the worker waits gets a signal.
 WHENEVER = """
@@ -40,3 +56,25 @@ def test_a_signal_may_stop_the_worker_at_any_moment_of_its_wait() -> None:
         [sys.executable, "-c", WHENEVER], capture_output=True, text=True, timeout=300, check=True
     )
     assert run.stdout == "[] []\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "retryable"),
+    [
+        (AcidFormatError("damaged"), False),
+        (StorageUnavailableError("throttled"), True),
+        (MetastoreTimeoutError("no answer"), True),
+        # No other task would repeat these by itself; the next compaction begins another transaction.
+        (TransactionAbortedError("lost"), True),
+        (OutcomeUnknownError("no answer"), True),
+    ],
+)
+def test_a_failure_that_may_pass_is_reported_as_one(error: HiveFederationError, retryable: bool) -> None:
+    calls: list[str] = []
+    client = cast("MetastoreClient", SimpleNamespace(call=lambda method, *_: calls.append(method)))
+    request = types.CompactionInfoStruct(id=1, dbname="d", tablename="t", type=types.CompactionType.MAJOR)
+    compaction = _Compaction(client, None, request)
+    compaction.fail(error)
+    assert calls == ["mark_failed"]
+    assert compaction.report is not None
+    assert (compaction.report.state, compaction.report.retryable) == ("failed", retryable)

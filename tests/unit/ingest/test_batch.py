@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import threading
 import uuid
@@ -11,9 +13,10 @@ from typing import Any
 import pyarrow.orc
 import pytest
 
-from airflow_hive_federation.errors import StreamingConnectionError
+from airflow_hive_federation.errors import StorageError, StreamingConnectionError
 from airflow_hive_federation.ingest import batch as batch_module
 from airflow_hive_federation.ingest.connection import HiveStreamingConnection
+from airflow_hive_federation.ingest.delta_files import DeltaFile
 from airflow_hive_federation.ingest.errors import (
     CommitOutcomeUnknown,
     HeartBeatFailure,
@@ -24,6 +27,7 @@ from airflow_hive_federation.ingest.errors import (
 )
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import open_filesystem
 from tests.support.memory_metastore import MemoryMetastore, hang_up
 from tests.support.small_source import storage
@@ -258,6 +262,41 @@ def test_closing_tries_every_step_and_raises_the_first_error(
     assert "the database is full" not in caught.value.message
     assert metastore.calls[-1] == "abort_txns"
     assert not [thread for thread in _encoders() if thread.is_alive()]
+
+
+def test_a_disk_that_fails_at_a_later_commit_takes_no_committed_row(
+    builder: Builders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(_path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with builder().with_transaction_batch_size(2).connect() as connection:
+        with connection.transaction():
+            connection.write(b"1,a")
+        connection.begin_transaction()
+        connection.write(b"2,b")
+        monkeypatch.setattr(durable, "sync_file", fail)
+        with pytest.raises(StreamingIOFailure, match="Input/output error"):
+            connection.commit_transaction()
+        assert connection.state is ConnectionState.FAILED
+    assert rows(tmp_path / "plain") == [(1, "a")]
+
+
+def test_closing_finishes_files_that_it_cannot_cut_off(
+    builder: Builders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(file: DeltaFile) -> None:
+        raise StorageError(f"{file.uri} cannot be cut off.", path=file.uri)
+
+    connection = builder("parted").with_transaction_batch_size(2).connect()
+    connection.begin_transaction()
+    connection.write_records([b"1,a,x", b"2,b,y"])
+    connection.flush()
+    assert len(list(tmp_path.glob("parted/*/delta_*/.bucket_*"))) == 2
+    monkeypatch.setattr(DeltaFile, "rewind", fail)
+    with pytest.raises(StreamingIOFailure, match="cannot be cut off"):
+        connection.close()
+    assert not list(tmp_path.glob("parted/*/delta_*"))
 
 
 def _encoders() -> list[Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +12,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 
+from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.orc.tail import read_tail
+from airflow_hive_federation.storage import durable
 from airflow_hive_federation.tables.write.plan import TableLayout
 
 Add = Callable[[int, pa.RecordBatch], None]
@@ -143,6 +147,95 @@ def test_rows_of_a_commit_that_failed_stay_hidden_by_their_write_id(
     file.rewind()
     file.close()
     assert readable(tmp_path) == [(1, 0, 1)]
+
+
+def failing_disk(*_args: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_rows_that_never_came_to_the_disk_are_taken_out(
+    file: DeltaFile, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the side file, the whole file counts, and its tail must be one that is on the disk."""
+    add(1, rows(1))
+    file.flush()
+    place = tmp_path / "delta_0000001_0000004"
+    before = (place / "bucket_00003").read_bytes()
+    file.begin()
+    add(2, rows(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "sync_file", failing_disk)
+        with pytest.raises(StorageError, match="Input/output error"):
+            file.flush()
+    assert readable(tmp_path) == [(1, 0, 1)]
+    file.rewind()
+    file.close()
+    assert sorted(path.name for path in place.iterdir()) == ["_orc_acid_version", "bucket_00003"]
+    assert (place / "bucket_00003").read_bytes() == before
+
+
+def test_the_side_file_stays_if_the_file_cannot_be_cut_off(
+    file: DeltaFile, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk may have lost any byte behind the first commit, and a second wait for it would not tell."""
+    add(1, rows(1))
+    length = file.flush()
+    file.begin()
+    add(2, rows(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", failing_disk)
+        for call in (file.flush, file.rewind):
+            with pytest.raises(StorageError, match="Input/output error"):
+                call()
+    file.rewind()
+    file.close()
+    side = tmp_path / "delta_0000001_0000004" / "bucket_00003_flush_length"
+    assert side.read_bytes() == length.to_bytes(8, "big")
+    assert readable(tmp_path) == [(1, 0, 1)]
+
+
+def test_rows_whose_length_may_have_been_read_stay(
+    file: DeltaFile, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(1, rows(1))
+    file.flush()
+    file.begin()
+    add(2, rows(2))
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "sync_open_file", failing_disk)
+        with pytest.raises(StorageError, match="Input/output error"):
+            file.flush()
+    file.rewind()
+    assert readable(tmp_path) == [(1, 0, 1), (2, 0, 2)]
+    file.close()
+    assert readable(tmp_path) == [(1, 0, 1), (2, 0, 2)]
+
+
+def test_rows_added_after_a_commit_that_failed_are_taken_out(
+    file: DeltaFile, add: Add, tmp_path: Path
+) -> None:
+    add(1, rows(1))
+    file.flush()
+    add(1, rows(2))
+    file.rewind()
+    file.close()
+    assert readable(tmp_path) == [(1, 0, 1)]
+
+
+def test_a_first_commit_that_never_came_to_the_disk_leaves_no_file(
+    file: DeltaFile, add: Add, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(1, rows(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "sync_file", failing_disk)
+        with pytest.raises(StorageError):
+            file.flush()
+    file.rewind()
+    file.begin()
+    add(2, rows(2))
+    file.flush()
+    file.close()
+    assert readable(tmp_path) == [(2, 0, 2)]
 
 
 def test_flushing_again_changes_nothing(file: DeltaFile, add: Add, tmp_path: Path) -> None:

@@ -117,6 +117,61 @@ def test_a_connection_string_of_another_account_is_refused() -> None:
     fs.open_filesystem("abfss://box@other.dfs.core.windows.net/t", options)
 
 
+@pytest.mark.parametrize(
+    ("options", "origin"),
+    [
+        ({"account_name": "other"}, "the option account_name"),
+        ({"account_host": "other.blob.core.windows.net"}, "the option account_host"),
+        (
+            {"account_name": "mine", "account_host": "other.blob.core.chinacloudapi.cn"},
+            "the option account_host",
+        ),
+        ({"account_host": "other.privatelink.blob.core.windows.net"}, "the option account_host"),
+        ({"account_host": "other.z12.blob.storage.azure.net"}, "the option account_host"),
+        ({"connection_string": "AccountKey=c2VzYW1l; accountname = other"}, "the connection string"),
+        (
+            {
+                "connection_string": "BlobEndpoint=https://other.blob.core.windows.net;"
+                "SharedAccessSignature=sig=c2VzYW1l"
+            },
+            "the connection string",
+        ),
+    ],
+)
+def test_options_of_another_account_are_refused(options: dict[str, str], origin: str) -> None:
+    """adlfs goes by them alone: two locations of one container's name would be the same files."""
+    with pytest.raises(ConfigurationError, match=f"'mine', and {origin} is that of 'other'") as caught:
+        fs.open_filesystem("abfss://box@mine.dfs.core.windows.net/t", options)
+    assert "by URI prefix" in caught.value.remedy
+    assert "c2VzYW1l" not in str(caught.value)
+
+
+def test_a_connection_string_of_the_environment_is_one_of_another_account(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=other;AccountKey=c2VzYW1l")
+    with pytest.raises(ConfigurationError, match="the connection string is that of 'other'"):
+        fs.open_filesystem("abfss://box@mine.dfs.core.windows.net/t", {"account_key": "c2VzYW1l"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"account_name": "Mine", "account_host": "MINE.blob.core.windows.net"},
+        {"account_host": "mine-secondary.blob.core.windows.net"},
+        # An emulator, and proxies: their hosts have no account's name.
+        {"account_name": "mine", "account_host": "127.0.0.1:10000/mine"},
+        {"account_host": "blob.example.com"},
+        {"connection_string": "AccountName=mine;AccountKey=c2Vz;BlobEndpoint=http://127.0.0.1:10000/mine;"},
+    ],
+)
+def test_options_of_the_same_account_decide(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[dict[str, Any]] = []
+    monkeypatch.setattr("fsspec.filesystem", lambda _scheme, **given: opened.append(given))
+    fs.open_filesystem("abfss://box@mine.dfs.core.windows.net/t", options)
+    assert options.items() <= opened[0].items()
+
+
 def test_an_incomplete_key_of_google_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="gs://b cannot be opened: 'refresh_token'"):
         fs.open_filesystem("gs://b", {"token": {"type": "service_account"}})
@@ -151,13 +206,13 @@ def test_a_driver_of_azure_gets_the_account_and_finds_files_by_their_container(
     monkeypatch.setattr("fsspec.filesystem", lambda scheme, **options: opened.append({scheme: options}))
     for uri in ("abfss://box@mine.dfs.core.windows.net/t/f", "abfs://box/t/f"):
         assert fs.open_filesystem(uri)[1] == "box/t/f"
-    fs.open_filesystem("abfs://box@mine.dfs.core.windows.net/t", {"account_name": "other"})
+    fs.open_filesystem("abfs://box/t", {"account_name": "other"})
     account = {"account_name": "mine", "account_host": "mine.blob.core.windows.net"}
     uncached = {"use_listings_cache": False}
     assert opened == [
         {"abfs": {**uncached, **account}},
         {"abfs": uncached},
-        {"abfs": {**uncached, **account, "account_name": "other"}},
+        {"abfs": {**uncached, "account_name": "other"}},
     ]
 
 
