@@ -9,6 +9,9 @@ anyway, and requests the compactions itself: where an initiator is on, and by it
 
 Results of the source's compactions are copied, and replace directories that the target has. Only the end of a
 compaction gives such directories to the target's cleaner, so these partitions get a request, too.
+
+No partition gets a request while a streaming batch in it is half committed: Hive's worker would hide its rows
+(:func:`~airflow_hive_federation.compaction.plan.compactor_write_ids`).
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import logging
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -25,6 +28,7 @@ from typing import TypeVar
 from airflow_hive_federation import __version__
 from airflow_hive_federation.acid.names import is_acid_directory
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
+from airflow_hive_federation.compaction.plan import compactor_write_ids
 from airflow_hive_federation.errors import AcidFormatError, InvalidOperationError, MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -235,13 +239,21 @@ def _divided(uri: str) -> tuple[str, str]:
 
 
 def _kind(
-    listing: Iterable[FileEntry], write_ids: ValidWriteIds, thresholds: Thresholds
+    listing: Sequence[FileEntry], write_ids: ValidWriteIds, thresholds: Thresholds
 ) -> types.CompactionType | None:
     try:
+        if _is_half_committed(listing, write_ids):
+            return None
         return kind_needed(acid_state(listing, write_ids), thresholds)
     except AcidFormatError:
         # Readers and workers name the file; a load that has found it right goes on.
         return None
+
+
+def _is_half_committed(listing: Iterable[FileEntry], write_ids: ValidWriteIds) -> bool:
+    """Return whether a delta has write ids on both sides of the highest one that a compactor may read."""
+    top = write_ids.for_compactor().high_watermark
+    return compactor_write_ids(write_ids, listing).high_watermark < top
 
 
 def _size(files: Iterable[FileEntry]) -> int:

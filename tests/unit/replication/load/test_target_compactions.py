@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -126,19 +127,23 @@ def requested(
     root: Path,
     parameters: Mapping[str, str] | None = None,
     database: Mapping[str, str] | None = None,
+    *,
+    write_ids: ValidWriteIds = WRITE_IDS,
+    also: Mapping[str, int] | None = None,
 ) -> list[Event]:
     """Note a table with one crowded partition, to which the load adds the last delta, and request.
 
     :param parameters: those of the table.
     :param database: those of its database.
+    :param also: further files of the partition, with their sizes.
     """
     directory = DumpDirectory(f"file:{root}/{len([*root.iterdir()])}")
     directory.write_database(types.Database(name="d", parameters=dict(database or {})))
-    document = partitioned(directory, parameters or {})
+    document = replace(partitioned(directory, parameters or {}), write_ids=write_ids)
     directory.finish_dump(manifest())
     there = {
         f"{ROOT}/p=1/{path}": FileEntry(path=f"p=1/{path}", size_bytes=size_bytes)
-        for path, size_bytes in deltas(1, 10).items()
+        for path, size_bytes in {**deltas(1, 10), **(also or {})}.items()
     }
     there[f"{ROOT}/p=2/delta_0000001_0000001/bucket_00000"] = FileEntry(path="", size_bytes=10)
     last = f"{ROOT}/p=1/_hive_federation/delta_0000011_0000011/bucket_00000"
@@ -166,6 +171,33 @@ def test_a_crowded_partition_is_requested_once(tmp_path: Path) -> None:
     metastore.queue[0].state = "succeeded"
     assert requested(metastore, tmp_path)
     assert len(metastore.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "open_ids", "accepted"),
+    [
+        (25, (), True),  # the batch has ended
+        (25, tuple(range(15, 26)), True),  # nothing of it is committed
+        (25, tuple(range(21, 26)), False),
+        (30, (21,), False),
+        # An aborted end: the metastore does not count it.
+        (20, (), False),
+    ],
+)
+def test_nothing_is_requested_while_a_streaming_batch_is_half_committed(
+    high_watermark: int, open_ids: tuple[int, ...], accepted: bool, tmp_path: Path
+) -> None:
+    """The worker of Hive would name its result after the highest write id, and hide the batch's rows."""
+    write_ids = ValidWriteIds(
+        table="d.t",
+        high_watermark=high_watermark,
+        open_ids=open_ids,
+        min_open_id=min(open_ids, default=None),
+    )
+    batch = {"delta_0000015_0000025/bucket_00000": 10}
+    metastore = Metastore(ON)
+    assert bool(requested(metastore, tmp_path, write_ids=write_ids, also=batch)) is accepted
+    assert bool(metastore.requests) is accepted
 
 
 def test_a_load_adds_a_bounded_number_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
