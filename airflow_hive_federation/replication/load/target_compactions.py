@@ -33,7 +33,7 @@ from airflow_hive_federation.errors import AcidFormatError, InvalidOperationErro
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.progress.cycle_events import CompactionsRequested
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import Observer, Steps
@@ -54,6 +54,8 @@ _OF_TABLE = "compactorthreshold."
 _NOT_BY_ITSELF = "no_auto_compaction"
 #: Readers wait for the publication meanwhile, and workers do not compact more during a usual cycle.
 _MOST_REQUESTS = 1000
+#: A load does not know which compactions of the target are committed.
+_NO_COMPACTION = ValidTxns(high_watermark=0)
 #: The metastore refuses another request for a partition in these states.
 _PENDING = frozenset({"initiated", "working", "ready for cleaning"})
 
@@ -253,7 +255,7 @@ def _kind(
 def _is_half_committed(listing: Iterable[FileEntry], write_ids: ValidWriteIds) -> bool:
     """Return whether a delta has write ids on both sides of the highest one that a compactor may read."""
     top = write_ids.for_compactor().high_watermark
-    return compactor_write_ids(write_ids, listing).high_watermark < top
+    return compactor_write_ids(write_ids, listing, _NO_COMPACTION).high_watermark < top
 
 
 def _size(files: Iterable[FileEntry]) -> int:

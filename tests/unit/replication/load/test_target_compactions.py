@@ -200,6 +200,12 @@ def test_nothing_is_requested_while_a_streaming_batch_is_half_committed(
     assert bool(metastore.requests) is accepted
 
 
+def test_a_base_whose_compaction_may_be_aborted_makes_no_batch_whole(tmp_path: Path) -> None:
+    write_ids = ValidWriteIds(table="d.t", high_watermark=25, open_ids=tuple(range(21, 26)), min_open_id=21)
+    files = {"base_0000020_v0000099/bucket_00000": 1000, "delta_0000015_0000025/bucket_00000": 10}
+    assert not requested(Metastore(ON), tmp_path, write_ids=write_ids, also=files)
+
+
 def test_a_load_adds_a_bounded_number_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is for later loads: readers wait for the publication."""
     monkeypatch.setattr(target_compactions, "_MOST_REQUESTS", 0)
