@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from airflow_hive_federation.acid.markers import chosen
-from airflow_hive_federation.acid.names import is_acid_directory
+from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.acid.snapshot import AcidState
 from airflow_hive_federation.compaction.files import remove_directories
 from airflow_hive_federation.compaction.plan import compactor_write_ids
@@ -31,14 +31,17 @@ from airflow_hive_federation.transactions.snapshots import Snapshot
 
 
 def forgettable(state: AcidState, write_ids: CompactorWriteIds) -> int:
-    """Return the highest write id up to which no readable directory has rows of an aborted transaction.
+    """Return the highest write id up to which no directory that stays has rows of an aborted transaction.
+
+    A delta of a streaming batch stays although the compactor cannot read it: others read it, now or later.
 
     :param state: snapshot of a table or partition that loses only the directories of aborted transactions.
     :param write_ids: write ids that the compactor may read.
     """
     # A compactor leaves out rows of aborted transactions, so its directories hold none of them.
-    kept = [delta.name for delta in (*state.deltas, *state.delete_deltas) if not delta.name.visibility_txn_id]
-    ranges = [(name.min_write_id, name.max_write_id) for name in kept]
+    kept = [delta.name for delta in (*state.deltas, *state.delete_deltas)]
+    kept += [parse_directory(path.rpartition("/")[2]) for path in state.invisible]
+    ranges = [(name.min_write_id, name.max_write_id) for name in kept if not name.visibility_txn_id]
     for write_id in write_ids.aborted_ids:
         if any(low <= write_id <= high for low, high in ranges):
             return write_id - 1
@@ -61,7 +64,7 @@ def sweep_table(
         entries = list_files(location, options=options, missing_ok=True, empty_directories=True)
         for home, listing in _homes(entries).items():
             directory = join(location, home) if home else location
-            write_ids = compactor_write_ids(snapshot.write_ids, listing)
+            write_ids = compactor_write_ids(snapshot.write_ids, listing, snapshot.txns)
             state = chosen(directory, listing, write_ids, snapshot.txns, options)
             remove_directories(directory, state.aborted, options)
             highest = min(highest, forgettable(state, write_ids))

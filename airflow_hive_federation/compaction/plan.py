@@ -39,7 +39,7 @@ from airflow_hive_federation.model.json_values import (
     text,
     whole,
 )
-from airflow_hive_federation.model.write_ids import CompactorWriteIds, ValidWriteIds
+from airflow_hive_federation.model.write_ids import CompactorWriteIds, ValidTxns, ValidWriteIds
 from airflow_hive_federation.orc.properties import NO_FILTERS, BloomFilters
 from airflow_hive_federation.storage.filesystem import join
 
@@ -231,7 +231,9 @@ class CompactionPlan:
     merges: tuple[BucketMerge, ...] = ()
 
 
-def compactor_write_ids(write_ids: ValidWriteIds, listing: Iterable[FileEntry]) -> CompactorWriteIds:
+def compactor_write_ids(
+    write_ids: ValidWriteIds, listing: Iterable[FileEntry], txns: ValidTxns
+) -> CompactorWriteIds:
     """Return the write ids that a compaction of a directory may read, whose highest one names its result.
 
     A streaming batch writes one delta for several transactions. The compactor cannot read the delta while
@@ -239,8 +241,13 @@ def compactor_write_ids(write_ids: ValidWriteIds, listing: Iterable[FileEntry]) 
     below the high watermark. ``QueryCompactor.Util.getCompactionResultDir`` names results after that
     watermark, and such a result would hide those rows from all readers. So the result ends below the delta.
 
+    Hive's compactor may have left a base that ends inside the delta's range. Its readers still read the delta
+    (``AcidUtils.findBestWorkingDeltas``), and need that base: the result then ends where the base does.
+
     :param write_ids: the table's valid write ids.
     :param listing: files of the table or partition.
+    :param txns: the current transactions. Nobody reads the base of a compaction whose transaction is open, or
+        was aborted.
     """
     allowed = write_ids.for_compactor()
     top = allowed.high_watermark
@@ -250,14 +257,11 @@ def compactor_write_ids(write_ids: ValidWriteIds, listing: Iterable[FileEntry]) 
         for part in entry.path.split("/")[:-1]
         if is_acid_directory(part)
     }
-    bases = [
-        name.max_write_id for name in names if name.kind is DirectoryKind.BASE and name.max_write_id <= top
-    ]
-    begun = max(bases, default=0)  # a base already hides the write ids below it
-    deltas = [name for name in names if name.kind is not DirectoryKind.BASE and name.min_write_id > begun]
+    bases = [name.max_write_id for name in names if _is_read(name, allowed, txns)]
+    deltas = [name for name in names if name.kind is not DirectoryKind.BASE]
     for delta in sorted(deltas, key=lambda delta_name: delta_name.max_write_id, reverse=True):
         if delta.min_write_id <= top < delta.max_write_id:
-            top = delta.min_write_id - 1
+            top = max([delta.min_write_id - 1, *bases])
     return allowed.cut(top)
 
 
@@ -302,6 +306,16 @@ def staging_txn(name: str) -> int | None:
     """Return the transaction in a name of :func:`staging_directory`; ``None`` for other names."""
     digits = name.removeprefix(_STAGING_PREFIX)
     return int(digits) if digits != name and digits.isdecimal() else None
+
+
+def _is_read(name: DirectoryName, write_ids: CompactorWriteIds, txns: ValidTxns) -> bool:
+    """Return whether a directory is a base that readers may use."""
+    if name.kind is not DirectoryKind.BASE or name.max_write_id > write_ids.high_watermark:
+        return False
+    # Without a transaction in its name, INSERT OVERWRITE has made it, or Hive 3's compactor.
+    return txns.is_valid(name.visibility_txn_id) and (
+        name.visibility_txn_id > 0 or not write_ids.is_aborted(name.max_write_id)
+    )
 
 
 def _filters(value: object) -> BloomFilters:

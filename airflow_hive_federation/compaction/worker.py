@@ -350,7 +350,7 @@ class _Compaction:
         location = self._table.location
         remove_leftovers(location, snapshot.txns, self._options)
         listing = list_files(location, options=self._options, missing_ok=True, empty_directories=True)
-        write_ids = compactor_write_ids(snapshot.write_ids, listing)
+        write_ids = compactor_write_ids(snapshot.write_ids, listing, snapshot.txns)
         state = chosen(location, listing, write_ids, snapshot.txns, self._options)
         plan = plan_compaction(self._table, state, write_ids, kind, self.txn_id)
         if plan.decision is Decision.REFUSE:

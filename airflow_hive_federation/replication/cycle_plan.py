@@ -21,7 +21,12 @@ from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import unfinished_loads
-from airflow_hive_federation.replication.load.copying import TableCopy, files_there, plan_copy
+from airflow_hive_federation.replication.load.copying import (
+    EarlierCopies,
+    TableCopy,
+    files_there,
+    plan_copy,
+)
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
@@ -30,7 +35,6 @@ from airflow_hive_federation.replication.replica.database import expected_layout
 from airflow_hive_federation.replication.replica.differences import definition_differences
 from airflow_hive_federation.replication.replica.markers import TargetState
 from airflow_hive_federation.replication.replica.position import TargetPosition, read_position
-from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.transactions.lease import LeaseKeeper, end_lease
 
 if TYPE_CHECKING:
@@ -217,7 +221,9 @@ class _Comparison:
         self._layout = find_layout(client, policy)
         TargetPlaces(directory, self._layout).check_others(client)
         self._position = position
-        self._before = TableIndex(DumpDirectory(self._manifest.previous, policy.storage_options))
+        self._earlier = EarlierCopies(
+            self._manifest.previous, policy.storage_options, unfinished=position.unfinished(policy)
+        )
 
     def tables(self) -> Iterator[PlannedTable]:
         return map(self._table, self._manifest.changed_tables)
@@ -264,12 +270,7 @@ class _Comparison:
             there=files_there(self._layout, document, self._policy.storage_options),
             visible=state.high_watermark if state else None,
             complete=state.complete if state else 0,
-            before={} if new or document.kind.transactional else self._files_before(name),
+            before={} if new else self._earlier.files(document),
+            repaired=self._earlier.overwritten(document),
             only=None if new else entry.changes.concerned,
         )
-
-    def _files_before(self, name: str) -> Mapping[str, tuple[int, int]]:
-        if name not in self._before:
-            return {}
-        files = self._before.of(name).files(name)
-        return {file.uri: (file.size_bytes, file.modified_ns) for file in files}

@@ -19,14 +19,17 @@ from airflow_hive_federation.replication.cycle import dump_next_increment, load_
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.external_claims import EXTERNAL_CLAIMS
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.status import read_status
 from airflow_hive_federation.replication.verify.report import VerificationReport
 from airflow_hive_federation.replication.verify.verify import verify_replica
+from tests.support.cutting import Cut
 from tests.support.incrementing import run_copy
 from tests.support.kills import pool
+from tests.support.observing import at_steps
 from tests.support.small_source import connected
 
 DATABASE = "removals"
@@ -95,6 +98,25 @@ class Site:
         dump = self.dump_bootstrap()
         with self.sides() as (source_pool, target_pool):
             load_dump(source_pool, target_pool, self.policy, dump, run_copy=run_copy)
+
+    def kill(self) -> None:
+        """Run a cycle whose load ends before it publishes."""
+
+        def killed(step: str) -> None:
+            if step == "publish":
+                raise Cut(step)
+
+        with self.sides() as (source_pool, target_pool):
+            dumped = dump_next_increment(source_pool, target_pool, self.policy)
+            with pytest.raises(Cut):
+                load_into_target(
+                    source_pool,
+                    target_pool,
+                    self.policy,
+                    dumped.dump,
+                    run_copy=run_copy,
+                    observer=at_steps(killed),
+                )
 
     def cycle(self, **policy: Any) -> IncrementSummary:
         changed = replace(self.policy, **policy)

@@ -2,6 +2,9 @@
 
 A load makes a table before its partitions. If it is killed in between, and another dump is loaded next, no
 event may name the table any more: somebody had dropped it on the target, or the policy had not replicated it.
+
+Nor may anything name a table without transactions. An external table changes without events: its source may
+take back what a killed load has copied or removed, and then equals the last dump again.
 """
 
 from __future__ import annotations
@@ -35,9 +38,20 @@ class BegunTables:
             return False
         if table not in self._table_index:
             return True
-        brought_forward = state.high_watermark > self._table_index.entries[table].reached
+        entry = self._table_index.entries[table]
+        if not entry.kind.transactional:
+            # It has no write ids that would show how far a killed load has come.
+            return table in self._worked_on
+        brought_forward = state.high_watermark > entry.reached
         # Manifests are read only if the table is not older than the published load.
         return brought_forward or (state.loaded_id >= self._event_id and table in self._made)
+
+    @cached_property
+    def _worked_on(self) -> frozenset[str]:
+        """Return the tables that killed loads were about to change."""
+        return frozenset(
+            entry.name for dump in self._unfinished.dumps for entry in dump.manifest().changed_tables
+        )
 
     @cached_property
     def _made(self) -> frozenset[str]:

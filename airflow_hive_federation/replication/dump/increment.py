@@ -68,7 +68,6 @@ from airflow_hive_federation.replication.format.manifest import (
     TableEntry,
 )
 from airflow_hive_federation.replication.format.tables import EndedTransaction, TableDocument
-from airflow_hive_federation.replication.format.unfinished import UnfinishedLoads
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external
@@ -116,7 +115,7 @@ def dump_increment(
     start = IncrementStart(
         source=source,
         position=position,
-        unfinished=UnfinishedLoads(policy=policy, loaded=position.dump, begun=position.begun),
+        unfinished=position.unfinished(policy),
         repair_plan=repair_plan or RepairPlan(),
     )
     # Events go through a file: there may be millions, and the directory of their dump is known only at their

@@ -29,8 +29,9 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
-from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
+from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout, final_uri
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
@@ -42,6 +43,7 @@ from airflow_hive_federation.storage.filesystem import (
 )
 from airflow_hive_federation.storage.listing import is_there, list_many
 from airflow_hive_federation.storage.options import StorageOptions
+from airflow_hive_federation.storage.plan_files import read_plan
 from airflow_hive_federation.storage.publishing import remove_file, rename
 from airflow_hive_federation.transactions.heartbeat import transaction_timeout_s
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY, Transaction
@@ -90,10 +92,17 @@ class EarlierCopies:
     """The source's files at their last copy, as the dumps before an increment list them.
 
     :param previous: URI of the dump from which the target was last loaded.
+    :param unfinished: other loads that continue from that dump, and were killed.
     """
 
-    def __init__(self, previous: str, options: StorageOptions | None = None) -> None:
-        self._previous, self._options = previous, options
+    def __init__(
+        self,
+        previous: str,
+        options: StorageOptions | None = None,
+        *,
+        unfinished: UnfinishedLoads | None = None,
+    ) -> None:
+        self._previous, self._options, self._unfinished = previous, options, unfinished
 
     @cached_property
     def _homes(self) -> Mapping[str, str]:
@@ -108,6 +117,20 @@ class EarlierCopies:
             return {}
         dumped = DumpDirectory(self._homes[name], self._options).files(name)
         return {file.uri: (file.size_bytes, file.modified_ns) for file in dumped}
+
+    def overwritten(self, document: TableDocument) -> frozenset[str]:
+        """Return the canonical URIs of files of a table that killed loads may have written over.
+
+        The source may have its former file back by now. Size and time are then those of the last copy, while
+        the target's file may have other bytes of the same length. Files of transactional tables never change.
+        """
+        return frozenset() if document.kind.transactional else self._begun
+
+    @cached_property
+    def _begun(self) -> frozenset[str]:
+        dumps = self._unfinished.dumps if self._unfinished else ()
+        plans = (read_plan(f"{dump.uri}/{COPY_PLAN}", options=self._options) for dump in dumps)
+        return frozenset(canonical(final_uri(item.target)) for plan in plans for item in plan)
 
     def digests(self, table: str) -> Mapping[str, str]:
         """Return the digests of a table's files on the target, as they were copied, by canonical URI."""
@@ -180,7 +203,7 @@ def plan_copy(
     :param before: size and modification time of the source's files when they were last copied, by URI: for
         tables that are not transactional, whose files may change.
     :param complete: write id up to which the target has every write id, with none open.
-    :param repaired: canonical URIs of files of the target that differ from their copies.
+    :param repaired: canonical URIs of files of the target that differ, or may differ, from their copies.
     :param only: names of the partitions to compare; ``None`` for the whole table.
     """
     transactional = document.kind.transactional

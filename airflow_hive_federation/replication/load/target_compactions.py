@@ -11,6 +11,9 @@ gets at most one request per interval of those rounds.
 
 Results of the source's compactions are copied, and replace directories that the target has. Only the end of a
 compaction gives such directories to the target's cleaner, so these partitions get a request, too.
+
+No partition gets a request while a streaming batch in it is half committed: Hive's worker would hide its rows
+(:func:`~airflow_hive_federation.compaction.plan.compactor_write_ids`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import os
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -28,11 +31,12 @@ from typing import TypeVar
 from airflow_hive_federation import __version__
 from airflow_hive_federation.acid.names import is_acid_directory
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
+from airflow_hive_federation.compaction.plan import compactor_write_ids
 from airflow_hive_federation.errors import AcidFormatError, InvalidOperationError, MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import FileEntry
-from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.progress.cycle_events import CompactionsRequested
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import Observer, Steps
@@ -57,6 +61,8 @@ _OF_TABLE = "compactorthreshold."
 _NOT_BY_ITSELF = "no_auto_compaction"
 #: Readers wait for the publication meanwhile, and workers do not compact more during a usual cycle.
 _MOST_REQUESTS = 1000
+#: A load does not know which compactions of the target are committed.
+_NO_COMPACTION = ValidTxns(high_watermark=0)
 #: The metastore refuses another request for a partition in these states.
 _PENDING = frozenset({"initiated", "working", "ready for cleaning"})
 
@@ -274,12 +280,20 @@ def _divided(uri: str) -> tuple[str, str]:
     return "/".join(parts[:place]), "/".join(parts[place:])
 
 
-def _need(listing: Iterable[FileEntry], write_ids: ValidWriteIds, thresholds: Thresholds) -> Need | None:
+def _need(listing: Sequence[FileEntry], write_ids: ValidWriteIds, thresholds: Thresholds) -> Need | None:
     try:
+        if _is_half_committed(listing, write_ids):
+            return None
         return compaction_needed(acid_state(listing, write_ids), thresholds)
     except AcidFormatError:
         # Readers and workers name the file; a load that has found it right goes on.
         return None
+
+
+def _is_half_committed(listing: Iterable[FileEntry], write_ids: ValidWriteIds) -> bool:
+    """Return whether a delta has write ids on both sides of the highest one that a compactor may read."""
+    top = write_ids.for_compactor().high_watermark
+    return compactor_write_ids(write_ids, listing, _NO_COMPACTION).high_watermark < top
 
 
 def _size(files: Iterable[FileEntry]) -> int:

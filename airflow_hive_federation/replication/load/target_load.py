@@ -19,7 +19,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads
 from airflow_hive_federation.replication.load.convergence import TableConvergence
 from airflow_hive_federation.replication.load.copying import (
     EarlierCopies,
@@ -111,6 +111,7 @@ class TargetLoad:
         self._documents: dict[str, TableDocument] = {}
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
+        self._unfinished: UnfinishedLoads | None = None
         self._convergences: dict[str, TableConvergence] = {}
         self._shaped: set[str] = set()
         self._began_s = time.time()
@@ -135,6 +136,7 @@ class TargetLoad:
         if position.dump == self._directory.uri:
             return self._manifest.event_id
         self._states = position.tables
+        self._unfinished = position.unfinished(self._policy, besides=self._directory.uri)
         if position.last_id != self._manifest.from_id or position.dump != self._manifest.previous:
             raise TargetChangedError(
                 f"Target database {self._database} stands at event {position.last_id} (loaded from "
@@ -356,20 +358,20 @@ class TargetLoad:
         move_renamed(self._copies, self._earlier_copies)
 
     def _plan_copy(self, entry: TableEntry, there: Mapping[str, FileEntry]) -> None:
-        name = entry.name
+        name, document = entry.name, self._document(entry.name)
         state = self._states.get(name)
         self._copies[name] = plan_copy(
             self._directory,
             self._layout,
-            self._document(name),
+            document,
             there=there,
             visible=state.high_watermark if state else None,
-            before=self._earlier_copies.files(self._document(name)),
-            repaired=self._repair_plan.files,
+            before=self._earlier_copies.files(document),
+            repaired=self._repair_plan.files | self._earlier_copies.overwritten(document),
             complete=state.complete if state else 0,
             only=self._only(entry),
         )
-        self._compactions.note(self._document(name), there, self._copies[name], self._only(entry))
+        self._compactions.note(document, there, self._copies[name], self._only(entry))
 
     def _prepare(self) -> None:
         """Do the work that is possible while files are copied."""
@@ -486,4 +488,5 @@ class TargetLoad:
 
     @cached_property
     def _earlier_copies(self) -> EarlierCopies:
-        return EarlierCopies(self._manifest.previous, self._policy.storage_options)
+        options = self._policy.storage_options
+        return EarlierCopies(self._manifest.previous, options, unfinished=self._unfinished)

@@ -12,7 +12,11 @@ from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import Manifest
-from airflow_hive_federation.replication.format.unfinished import begun_uris, unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import (
+    UnfinishedLoads,
+    begun_uris,
+    unfinished_loads,
+)
 from airflow_hive_federation.replication.metadata.write_ids import (
     max_allocated_write_id,
     readable_write_ids,
@@ -61,6 +65,7 @@ class TargetPosition:
     :param tables: the states of its tables, by name.
     :param foreign: write ids that no load of the policy gave out.
     :param begun: URIs of the dumps whose load had begun before the position was read.
+    :param settled: those of them that were begun before ``dump`` was made, which allows for what they did.
     """
 
     last_id: int
@@ -68,6 +73,18 @@ class TargetPosition:
     tables: Mapping[str, TableState] = field(default_factory=dict)
     foreign: Sequence[ForeignWrite] = ()
     begun: tuple[str, ...] = ()
+    settled: frozenset[str] = frozenset()
+
+    def unfinished(self, policy: ReplicationPolicy, *, besides: str = "") -> UnfinishedLoads:
+        """Return the loads that continue from the position and were not published.
+
+        Manifests of settled dumps are not read: a follower asks in each of its cycles.
+
+        :param besides: URI of a dump that does not count.
+        """
+        own = canonical(besides) if besides else ""
+        begun = (uri for uri in self.begun if uri not in self.settled and canonical(uri) != own)
+        return UnfinishedLoads(policy=policy, loaded=self.dump, begun=tuple(begun))
 
     def refuse_foreign_writes(self, policy: ReplicationPolicy, *, replaced: Collection[str] = ()) -> None:
         """Refuse to continue from a target with foreign write ids.
@@ -161,6 +178,7 @@ def read_position(
         tables=tables,
         foreign=_foreign(policy, dump, loaded, wire_tables, write_ids),
         begun=begun,
+        settled=frozenset({dump, *loaded.begun}),
     )
 
 

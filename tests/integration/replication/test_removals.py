@@ -118,6 +118,27 @@ def test_a_directory_that_is_not_mounted(site: Site) -> None:
     shutil.rmtree(aside)
 
 
+def test_what_a_killed_load_did_to_an_external_table_is_undone_if_the_source_takes_it_back(
+    site: Site,
+) -> None:
+    aside = site.external.with_name("aside")
+    (site.external / "gone").write_text("gone\n", encoding="utf-8")
+    site.bootstrap()
+    shutil.copytree(site.external, aside)  # with the times of the files
+    (site.external / "gone").unlink()
+    (site.external / "more").write_text("more\n", encoding="utf-8")
+    (site.external / "data").write_text("HELLO\n", encoding="utf-8")
+    site.kill()
+    assert site.copied() == ["data", "more"]
+    shutil.rmtree(site.external)
+    aside.rename(site.external)
+    assert not site.cycle().idle
+    assert site.copied() == ["data", "gone"]
+    (data,) = site.base.rglob("data")
+    assert data.read_text(encoding="utf-8") == "hello\n"
+    assert site.cycle().idle
+
+
 def test_a_table_that_is_not_replicated_any_more_keeps_its_replica(site: Site) -> None:
     site.bootstrap()
     site.alter("ext", storage_handler="org.apache.iceberg.mr.hive.HiveIcebergStorageHandler")

@@ -32,12 +32,16 @@ from airflow_hive_federation.transactions.snapshots import Snapshot
         (("base_0000005/b", "delta_0000002_0000004/b"), f"9:{UNBOUNDED}::3", 9),
         # A batch that goes on above the watermark is not read yet, but it is there.
         (("delta_0000002_0000004/b",), "9:4:4:2", 1),
+        # Hive's compactor has left a base inside the batch, which readers read all the same.
+        (("base_0000003_v0000007/b", "delta_0000002_0000004/b"), "9:4:4:2", 1),
+        (("base_0000003_v0000007/b", "delta_0000002_0000004/b"), "9:4:4:", 3),
     ],
 )
 def test_what_the_metastore_may_forget(paths: tuple[str, ...], write_ids: str, highest: int) -> None:
     listing = [FileEntry(path=path, size_bytes=1) for path in paths]
-    allowed = compactor_write_ids(ValidWriteIds.parse(f"d.t:{write_ids}"), listing)
-    assert forgettable(acid_state(listing, allowed), allowed) == highest
+    txns = ValidTxns.everything()
+    allowed = compactor_write_ids(ValidWriteIds.parse(f"d.t:{write_ids}"), listing, txns)
+    assert forgettable(acid_state(listing, allowed, txns), allowed) == highest
 
 
 class Partitions:

@@ -42,7 +42,7 @@ def plan(
         min_open_id=open_ids[0] if open_ids else None,
     )
     listing = [FileEntry(path=path, size_bytes=10) for path in paths]
-    write_ids = compactor_write_ids(valid, listing)
+    write_ids = compactor_write_ids(valid, listing, ValidTxns.everything())
     state = acid_state(listing, write_ids, ValidTxns.everything())
     return plan_compaction(table, state, write_ids, kind, 77)
 
@@ -107,9 +107,47 @@ def test_a_streaming_batch_that_is_half_committed_is_not_hidden(
     assert [delta.path for delta in state.deltas][-1:] == [batch.partition("/")[0]]
 
 
-def test_a_batch_below_a_base_is_no_hindrance() -> None:
-    made = plan(CompactionKind.MAJOR, *BASE, *CHANGES, "delta_0000001_0000011/bucket_00000", high=9)
-    assert made.directories == ("base_0000009_v0000077",)
+BATCH = "delta_0000015_0000025"
+
+
+@pytest.mark.parametrize(
+    ("base", "aborted", "highest"),
+    [
+        (None, (), 14),
+        ("base_0000018_v0000098", (), 18),
+        ("base_0000018_v0000099", (), 14),
+        ("base_0000018_v0000100", (), 14),
+        ("base_0000020_v0000099", (), 14),
+        # Hive 3 notes no transaction in names.
+        ("base_0000018", (), 18),
+        ("base_0000018", (18,), 14),
+        ("base_0000010_v0000098", (), 14),
+    ],
+)
+def test_only_a_base_that_readers_see_counts_inside_a_streaming_batch(
+    base: str | None, aborted: tuple[int, ...], highest: int
+) -> None:
+    """Transactions 15 to 20 have ended; 99 was aborted, and 100 is open."""
+    listing = [FileEntry(path=f"{name}/bucket_00000", size_bytes=10) for name in (base, BATCH) if name]
+    write_ids = ValidWriteIds(
+        table="d.t", high_watermark=25, open_ids=tuple(range(21, 26)), aborted_ids=aborted, min_open_id=21
+    )
+    txns = ValidTxns(high_watermark=100, open_ids=(100,), aborted_ids=(99,), min_open_id=100)
+    assert compactor_write_ids(write_ids, listing, txns).high_watermark == highest
+
+
+@pytest.mark.parametrize("kind", list(CompactionKind))
+def test_a_batch_across_a_base_is_not_hidden(kind: CompactionKind) -> None:
+    """Hive's compactor made the base while the batch was half committed; readers read both."""
+    base, others = "base_0000017_v0000010", ("delta_0000018_0000018_0000", "delta_0000019_0000019_0000")
+    paths = [f"{name}/bucket_00000" for name in (base, *others, BATCH)]
+    made = plan(kind, *paths, high=25, open_ids=(21, 22, 23, 24, 25))
+    assert made.decision is Decision.REFUSE
+    listing = [FileEntry(path=path, size_bytes=10) for path in paths]
+    write_ids = ValidWriteIds(table="d.t", high_watermark=20)
+    state = acid_state(listing, write_ids, ValidTxns.everything())
+    assert state.base is not None
+    assert (state.base.path, state.deltas[0].path) == (base, BATCH)
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,15 @@ ENTRY = TableEntry(name="t", kind=TableKind.FULL_ACID, reached=3)
 class Case:
     """A target that was loaded at event 5, and a load that was killed afterwards."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, kind: TableKind = TableKind.FULL_ACID) -> None:
         self.policy = replace(POLICY, dump_root=f"file:{root}")
+        self.entry = ENTRY if kind.transactional else TableEntry(name="t", kind=kind)
         self.home = DumpDirectory(f"{self.policy.directory}/5-0")
-        self.home.finish_dump(manifest(ENTRY, event_id=PUBLISHED))
+        self.home.finish_dump(manifest(self.entry, event_id=PUBLISHED))
 
     def kill(self, work: TableWork, *, previous: str | None = None) -> None:
         killed = DumpDirectory(f"{self.policy.directory}/5-6-1")
-        entry = replace(ENTRY, work=work)
+        entry = replace(self.entry, work=work)
         previous = previous or self.home.uri
         killed.finish_dump(manifest(entry, kind=DumpKind.INCREMENT, event_id=6, previous=previous))
         killed.add_lines(COPY_PLAN, [])
@@ -72,3 +73,18 @@ def test_a_table_that_a_killed_load_continued_or_an_earlier_one_made_is_describe
     assert not case.begun(TableState(loaded_id=5, high_watermark=3))
     case.kill(TableWork.CREATE, previous="file:/other")
     assert not case.begun(TableState(loaded_id=5, high_watermark=3))
+
+
+@pytest.mark.parametrize("kind", [TableKind.EXTERNAL, TableKind.MANAGED, TableKind.VIEW])
+def test_a_table_without_write_ids_counts_if_a_killed_load_was_about_to_change_it(
+    kind: TableKind, tmp_path: Path
+) -> None:
+    """Its source may have taken the change back, and neither events nor files would name it."""
+    case, older = Case(tmp_path, kind), TableState(loaded_id=1)
+    assert not case.begun(older)
+    case.kill(TableWork.NOTHING)
+    assert not case.begun(older)
+    case.kill(TableWork.CONTINUE, previous="file:/other")
+    assert not case.begun(older)
+    case.kill(TableWork.CONTINUE)
+    assert case.begun(older)

@@ -1,4 +1,4 @@
-"""An increment is not loaded if another load has begun since it was dumped."""
+"""The loads of other dumps that have begun from a target's position."""
 
 from __future__ import annotations
 
@@ -41,3 +41,15 @@ def test_uris_of_dumps_that_are_written_otherwise(tmp_path: Path) -> None:
     other = dump(tmp_path, "other")
     own = dump(tmp_path, "own", begun=(other.uri.replace("file:///", "file:/"),))
     refuse(own, own.uri.replace("file:///", "file:/"), other.uri)
+
+
+def test_loads_that_the_last_dump_allows_for_are_not_read_again(tmp_path: Path) -> None:
+    own, killed = dump(tmp_path, "own"), dump(tmp_path, "killed")
+    later = dump(tmp_path, "later", previous="file:/dumps/p/2-0")
+    begun = ("file:/dumps/p/0-0", own.uri, killed.uri, later.uri)
+    position = TargetPosition(
+        last_id=1, dump=BEFORE, begun=begun, settled=frozenset({"file:/dumps/p/0-0", BEFORE})
+    )
+    assert [each.uri for each in position.unfinished(POLICY).dumps] == [own.uri, killed.uri]
+    besides = own.uri.replace("file:///", "file:/")
+    assert [each.uri for each in position.unfinished(POLICY, besides=besides).dumps] == [killed.uri]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 from airflow_hive_federation.errors import ConfigurationError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.files import FileEntry
+from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
-from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads
 from airflow_hive_federation.replication.load.copying import (
+    EarlierCopies,
     TableCopy,
     _directories,
     _is_covered,
@@ -29,6 +32,7 @@ from airflow_hive_federation.replication.load.copying import (
 )
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
+from airflow_hive_federation.storage.plan_files import write_plan
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.dumps import manifest
 
@@ -100,6 +104,49 @@ def test_a_file_that_was_renamed_on_the_source_is_renamed(change: str, moved: bo
     (item,) = copy.items
     expected = (f"{copied}/a", "0" * 64) if moved else (None, None)
     assert (item.source, item.moved_from, item.digest) == (f"{source}/b", *expected)
+
+
+def test_a_file_that_a_killed_load_has_written_over_is_copied_again(tmp_path: Path) -> None:
+    """Its source has the former file back, of the same size, and copied last."""
+    source, base = "hdfs://nn/lake/t", "hdfs://far/ext"
+    storage = types.StorageDescriptor(location=source)
+    table = types.Table(dbName="d", tableName="t", sd=storage, parameters={"EXTERNAL": "TRUE"})
+    place = DataLocation(partition="", location=source)
+    document = TableDocument(table=table, kind=TableKind.EXTERNAL, places=(place,))
+    policy = ReplicationPolicy(
+        name="p", source_database="d", dump_root=f"file:{tmp_path}", external_base=base
+    )
+    directory = DumpDirectory(f"{policy.directory}/1-0")
+    directory.write_table(document)
+    files = [
+        VisibleFile(directory=source, partition="", path=name, target_path=name, size_bytes=3, modified_ns=1)
+        for name in ("a", "b")
+    ]
+    directory.write_files("t", files)
+    directory.finish_dump(manifest(TableEntry(name="t", kind=TableKind.EXTERNAL)))
+    killed = DumpDirectory(f"{policy.directory}/1-2-3")
+    killed.finish_dump(manifest(kind=DumpKind.INCREMENT, previous=directory.uri))
+    target = f"{base}/lake/t/b"
+    write_plan(f"{killed.uri}/{COPY_PLAN}", [CopyItem(source=f"{source}/b", target=target, size_bytes=3)])
+    unfinished = UnfinishedLoads(policy=policy, loaded=directory.uri)
+
+    def copied(earlier: EarlierCopies) -> list[str]:
+        copy = plan_copy(
+            DumpDirectory(directory.uri),
+            TargetLayout(policy=policy, managed="hdfs://far/w"),
+            document,
+            there={f"{base}/lake/t/{name}": FileEntry(path=name, size_bytes=3) for name in ("a", "b")},
+            visible=None,
+            before=earlier.files(document),
+            repaired=earlier.overwritten(document),
+        )
+        assert copy.extraneous == []
+        return [item.target for item in copy.items]
+
+    assert copied(EarlierCopies(directory.uri)) == []
+    earlier = EarlierCopies(directory.uri, unfinished=unfinished)
+    assert copied(earlier) == [target]
+    assert earlier.overwritten(replace(document, kind=TableKind.FULL_ACID)) == frozenset()
 
 
 def test_a_killed_placing_goes_on(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
     load._client, load._policy, load._database = None, policy, "d"
     load._directory = DumpDirectory(f"{policy.directory}/7-8-9")
     load._manifest = manifest(kind=DumpKind.INCREMENT)
-    load._concerned = []
+    load._concerned, load._unfinished = [], None
     load._copies = {"t": copy}
     load._places = SimpleNamespace(spare_shared=quiet, each_once=iter)
     load._copy_items = lambda: ()

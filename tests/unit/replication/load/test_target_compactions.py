@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -148,16 +149,17 @@ def requested(
     database: Mapping[str, str] | None = None,
     *,
     before: Mapping[str, int] = deltas(1, 10),
+    write_ids: ValidWriteIds = WRITE_IDS,
 ) -> list[Event]:
     """Note a table with one crowded partition, to which the load adds the last delta, and request.
 
     :param parameters: those of the table.
     :param database: those of its database.
-    :param before: the files of that partition before the load.
+    :param before: the files of that partition before the load, with their sizes.
     """
     directory = DumpDirectory(f"file:{root}/{len([*root.iterdir()])}")
     directory.write_database(types.Database(name="d", parameters=dict(database or {})))
-    document = partitioned(directory, parameters or {})
+    document = replace(partitioned(directory, parameters or {}), write_ids=write_ids)
     directory.finish_dump(manifest())
     there = {
         f"{ROOT}/p=1/{path}": FileEntry(path=f"p=1/{path}", size_bytes=size_bytes)
@@ -222,6 +224,42 @@ def test_a_partition_with_few_deltas_waits_for_the_initiators_interval(
     assert requested(metastore, tmp_path, before=small)
     metastore.queue[0].partitionname = "p=1"
     assert requested(metastore, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "open_ids", "accepted"),
+    [
+        (25, (), True),  # the batch has ended
+        (25, tuple(range(15, 26)), True),  # nothing of it is committed
+        (25, tuple(range(21, 26)), False),
+        (30, (21,), False),
+        # An aborted end: the metastore does not count it.
+        (20, (), False),
+    ],
+)
+def test_nothing_is_requested_while_a_streaming_batch_is_half_committed(
+    high_watermark: int, open_ids: tuple[int, ...], accepted: bool, tmp_path: Path
+) -> None:
+    """The worker of Hive would name its result after the highest write id, and hide the batch's rows."""
+    write_ids = ValidWriteIds(
+        table="d.t",
+        high_watermark=high_watermark,
+        open_ids=open_ids,
+        min_open_id=min(open_ids, default=None),
+    )
+    batch = {"delta_0000015_0000025/bucket_00000": 10}
+    metastore = Metastore(ON)
+    assert (
+        bool(requested(metastore, tmp_path, write_ids=write_ids, before={**deltas(1, 10), **batch}))
+        is accepted
+    )
+    assert bool(metastore.requests) is accepted
+
+
+def test_a_base_whose_compaction_may_be_aborted_makes_no_batch_whole(tmp_path: Path) -> None:
+    write_ids = ValidWriteIds(table="d.t", high_watermark=25, open_ids=tuple(range(21, 26)), min_open_id=21)
+    files = {"base_0000020_v0000099/bucket_00000": 1000, "delta_0000015_0000025/bucket_00000": 10}
+    assert not requested(Metastore(ON), tmp_path, write_ids=write_ids, before={**deltas(1, 10), **files})
 
 
 def test_a_load_adds_a_bounded_number_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
