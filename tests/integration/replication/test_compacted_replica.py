@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from airflow_hive_federation.compaction.worker import CompactionReport, Compacti
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
-from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.incrementing import cycles
 
@@ -46,6 +48,7 @@ def test_the_target_compacts_its_replica(
         (compacted,) = serve(target)
         assert (compacted.table, compacted.partition, compacted.kind) == (name, "p=1", "major")
         assert compacted.state == "compacted"
+        assert requested_at_s(target, run.policy.target_database) == pytest.approx(time.time(), abs=600)
         assert wait_until(lambda: directories(replica, "delta_*") == 0, SOON)
         # Increments go on from the target's own base.
         stream(source, first=11, last=11)
@@ -87,6 +90,14 @@ def serve(target: EmbeddedMetastore) -> list[CompactionReport]:
     worker = CompactionWorker(MetastoreSettings(uris=(target.uri,)), in_threads(1))
     reports = worker.serve(until_empty=True)
     return [report for report in reports if report.table.startswith(DATABASE)]
+
+
+def requested_at_s(target: EmbeddedMetastore, database: str) -> float:
+    """Return the time of a compaction's request, from which loads know whether the next one can wait."""
+    with MetastoreClient(MetastoreSettings(uris=(target.uri,))) as client:
+        answer = client.call("show_compact", types.ShowCompactRequest(dbName=database))
+    (entry,) = answer.compacts
+    return float(entry.enqueueTime / 1000)
 
 
 def directories(partition: Path, pattern: str) -> int:
