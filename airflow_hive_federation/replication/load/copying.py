@@ -30,6 +30,7 @@ from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads
+from airflow_hive_federation.replication.load.own_compactions import OwnCompactions, divided
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout, final_uri
 from airflow_hive_federation.replication.replica.table_index import TableIndex
@@ -205,6 +206,7 @@ def plan_copy(
     :param complete: write id up to which the target has every write id, with none open.
     :param repaired: canonical URIs of files of the target that differ, or may differ, from their copies.
     :param only: names of the partitions to compare; ``None`` for the whole table.
+    :raises TargetChangedError: results of compactions of both sides would show rows twice.
     """
     transactional = document.kind.transactional
     directories = _directories(there)
@@ -236,10 +238,33 @@ def plan_copy(
         if file.renamed_from and key not in there:
             former = replace(file, path=file.renamed_from, target_path=file.renamed_from)
             copy.renamed[target] = canonical(layout.file(document, former))
+    if transactional and visible is not None:
+        _leave_out_own_rows(copy, OwnCompactions(document.name, directories, complete), wanted)
     surplus = there.keys() - wanted
     # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
     copy.extraneous = sorted(surplus.intersection(repaired) if transactional else surplus)
     return copy
+
+
+def _leave_out_own_rows(copy: TableCopy, own: OwnCompactions, wanted: Collection[str]) -> None:
+    """Leave out directories whose rows the target has in results of its own compactions.
+
+    :param wanted: the canonical URIs on the target of all files of the source.
+    :raises TargetChangedError: it has a part of these rows only.
+    """
+    of_source: Mapping[str, Collection[str]] | None = None
+    kept, left_out = [], set()
+    for item in copy.items:
+        home, path = divided(canonical(final_uri(item.target)))
+        name = path.partition("/")[0]
+        if own.beside(home, name):
+            of_source = of_source or _directories(wanted)
+            if own.has_rows(home, name, of_source[home]):
+                left_out.add(f"{home}/{name}")
+                continue
+        kept.append(item)
+    copy.items = kept
+    copy.staged = {hidden: home for hidden, home in copy.staged.items() if canonical(home) not in left_out}
 
 
 def move_renamed(copies: Mapping[str, TableCopy], earlier: EarlierCopies) -> None:

@@ -29,7 +29,6 @@ from functools import cached_property
 from typing import TypeVar
 
 from airflow_hive_federation import __version__
-from airflow_hive_federation.acid.names import is_acid_directory
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
 from airflow_hive_federation.compaction.plan import compactor_write_ids
 from airflow_hive_federation.errors import AcidFormatError, InvalidOperationError, MetastoreServerError
@@ -43,6 +42,7 @@ from airflow_hive_federation.progress.observers import Observer, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.own_compactions import divided
 from airflow_hive_federation.replication.replica.layout import TargetLayout, final_uri
 from airflow_hive_federation.runtime.durations import parse_duration_s
 from airflow_hive_federation.storage.filesystem import canonical
@@ -268,16 +268,9 @@ def _by_directory(there: Mapping[str, FileEntry], copy: TableCopy) -> dict[str, 
     sizes |= {canonical(final_uri(item.target)): item.size_bytes for item in copy.items}
     listings: defaultdict[str, list[FileEntry]] = defaultdict(list)
     for uri, size_bytes in sizes.items():
-        home, path = _divided(uri)
+        home, path = divided(uri)
         listings[home].append(FileEntry(path=path, size_bytes=size_bytes))
     return listings
-
-
-def _divided(uri: str) -> tuple[str, str]:
-    """Divide the URI of a file before its base or delta; a file without one lies in the directory itself."""
-    parts = uri.split("/")
-    place = next((number for number, part in enumerate(parts) if is_acid_directory(part)), len(parts) - 1)
-    return "/".join(parts[:place]), "/".join(parts[place:])
 
 
 def _need(listing: Sequence[FileEntry], write_ids: ValidWriteIds, thresholds: Thresholds) -> Need | None:

@@ -13,6 +13,7 @@ from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.compaction.worker import CompactionReport, CompactionWorker
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
@@ -55,17 +56,26 @@ def test_the_target_compacts_its_replica(
         run.cycle()
         run.assert_equal("SELECT * FROM {db}.t")
         serve(target)
-        # A base that the source's compaction made is copied, and what it replaces goes to the cleaner.
-        (report,) = compact_table(
-            MetastoreSettings(uris=(source.uri,)), f"{DATABASE}.t", CompactionKind.MAJOR, in_threads(1)
-        )
-        assert report.state == "compacted"
+        # The source merges rows that the target's base has with one that it lacks.
         stream(source, first=12, last=12)
+        compact(source, CompactionKind.MINOR)
+        with pytest.raises(TargetChangedError, match="would show rows twice"):
+            run.cycle()
+        # A base that the source's compaction made is copied, and what it replaces goes to the cleaner.
+        compact(source, CompactionKind.MAJOR)
+        stream(source, first=13, last=13)
         run.cycle()
         serve(target)
         assert wait_until(lambda: directories(replica, "*") <= 2, SOON)
         run.assert_equal("SELECT * FROM {db}.t")
-        assert len(run.rows("SELECT id FROM {db}.t")[1]) == 13
+        assert len(run.rows("SELECT id FROM {db}.t")[1]) == 14
+
+
+def compact(source: EmbeddedMetastore, kind: CompactionKind) -> None:
+    """Compact the source's table."""
+    settings = MetastoreSettings(uris=(source.uri,))
+    (report,) = compact_table(settings, f"{DATABASE}.t", kind, in_threads(1))
+    assert report.state == "compacted"
 
 
 def stream(source: EmbeddedMetastore, *, first: int, last: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import ConfigurationError, TransactionAbortedError
+from airflow_hive_federation.errors import ConfigurationError, TargetChangedError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
@@ -274,7 +274,9 @@ def test_rows_that_the_target_has_in_directories_of_its_own(
     assert _is_covered(f"{HOME}/{wanted}/bucket_00000", 5, _directories(files)) is covered
 
 
-def planned(tmp_path: Path, root: str, wanted: list[str], there: list[str]) -> TableCopy:
+def planned(
+    tmp_path: Path, root: str, wanted: list[str], there: list[str], *, complete: int = 0
+) -> TableCopy:
     """Plan the copy of an insert-only table below ``root``, whose readers see write ids up to 9."""
     policy = ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{tmp_path}/dumps")
     source = "file:/source/t"
@@ -297,7 +299,46 @@ def planned(tmp_path: Path, root: str, wanted: list[str], there: list[str]) -> T
     dump.finish_dump(manifest(TableEntry(name="t", kind=TableKind.INSERT_ONLY)))
     entries = {f"{root}/t/{path}": FileEntry(path=path, size_bytes=1) for path in there}
     layout = TargetLayout(policy=policy, managed=root)
-    return plan_copy(dump, layout, dump.table("t"), there=entries, visible=9, before={})
+    return plan_copy(dump, layout, dump.table("t"), there=entries, visible=9, before={}, complete=complete)
+
+
+BASE_8_OF_TARGET, DELTA_4_TO_8_OF_TARGET = "base_0000008_v0000077", "delta_0000004_0000008_v0000077"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "copied"),
+    [
+        # A slow compaction of the source ends after one of the target: all of its rows are there.
+        (["base_0000006"], [DELTA_4_TO_8_OF_TARGET], []),
+        (["delta_0000002_0000006"], [DELTA_4_TO_8_OF_TARGET], []),
+        # One of the two replaces the other.
+        (["base_0000009"], [DELTA_4_TO_8_OF_TARGET], ["base_0000009"]),
+        (["delta_0000003_0000011"], [DELTA_4_TO_8_OF_TARGET], ["delta_0000003_0000011"]),
+        (["delta_0000009_0000011"], [BASE_8_OF_TARGET], ["delta_0000009_0000011"]),
+        # Deletes are applied once, however often they are read.
+        (["delete_delta_0000006_0000011"], [BASE_8_OF_TARGET], ["delete_delta_0000006_0000011"]),
+        # The source has both: a compaction inside a streaming batch.
+        (["base_0000005", "delta_0000004_0000008"], ["base_0000005"], ["delta_0000004_0000008"]),
+    ],
+)
+def test_rows_that_the_target_has_in_results_of_its_own_compactions(
+    wanted: list[str], there: list[str], copied: list[str], tmp_path: Path
+) -> None:
+    files = ([f"{name}/HIVE_UNION_SUBDIR_1/000000_0" for name in names] for names in (wanted, there))
+    copy = planned(tmp_path, "file:/w", *files, complete=9)
+    assert [name for name in wanted if any(f"/{name}/" in item.target for item in copy.items)] == copied
+    assert {home.rpartition("/")[2] for home in copy.staged.values()} <= set(copied)
+
+
+@pytest.mark.parametrize("own", [BASE_8_OF_TARGET, DELTA_4_TO_8_OF_TARGET])
+def test_a_part_of_the_rows_in_results_of_the_targets_compactions_ends_the_cycle(
+    own: str, tmp_path: Path
+) -> None:
+    """Readers would see the rows of 6 to 8 twice."""
+    with pytest.raises(TargetChangedError, match=r"would show rows twice.*delta_0000006_0000011") as caught:
+        planned(tmp_path, "file:/w", ["delta_0000006_0000011/000000_0"], [f"{own}/000000_0"], complete=9)
+    assert caught.value.differences == [f"file:/w/t/{own}"]
+    assert "major compaction" in (caught.value.remedy or "")
 
 
 @pytest.mark.parametrize("root", ["file:/w", "s3://b/w"])
