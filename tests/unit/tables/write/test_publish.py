@@ -1,0 +1,135 @@
+"""Files of statements become part of a table: partitions first, then names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.tables.write.plan import StagedFile, table_layout
+from airflow_hive_federation.tables.write.publish import Publication, Statement, publish
+from airflow_hive_federation.transactions.locks import WriteKind
+from airflow_hive_federation.transactions.snapshots import take_snapshots
+from tests.support.memory_metastore import MemoryMetastore
+from tests.support.small_source import storage
+
+ACCURATE = "COLUMN_STATS_ACCURATE"
+
+
+@pytest.fixture
+def metastore(tmp_path: Path) -> MemoryMetastore:
+    """A metastore with the tables ``d.plain`` and ``d.parted``, which has the partition p=a."""
+    made = MemoryMetastore(f"file:{tmp_path}")
+    for name, keys in (("plain", []), ("parted", ["p"])):
+        table = types.Table(
+            dbName="d",
+            tableName=name,
+            sd=storage(f"file:{tmp_path}/{name}"),
+            partitionKeys=[types.FieldSchema(name=key, type="string") for key in keys],
+            parameters={"transactional": "true", "bucketing_version": "2"},
+            tableType="MANAGED_TABLE",
+        )
+        made.put_table(table, *([partition(f"file:{tmp_path}/parted/p=a", "a")] if keys else []))
+    return made
+
+
+@pytest.fixture
+def client(metastore: MemoryMetastore) -> Iterator[MetastoreClient]:
+    with metastore.served() as settings, MetastoreClient(settings) as connected:
+        yield connected
+
+
+def partition(location: str, value: str) -> types.Partition:
+    return types.Partition(
+        dbName="d", tableName="parted", values=[value], sd=storage(location), parameters={}
+    )
+
+
+def publication(
+    client: MetastoreClient,
+    tmp_path: Path,
+    kind: WriteKind,
+    values: Sequence[str],
+    *,
+    number: int = 0,
+) -> Publication:
+    """Return a statement of transaction 5 with a staged file per partition; of ``plain`` without values."""
+    described: Any = client.get_table("d", "parted" if values else "plain")
+    transaction: Any = SimpleNamespace(
+        id=5,
+        on_abort=lambda _clean_up: None,
+        snapshot=lambda database, table: take_snapshots(client, [f"{database}.{table}"])[
+            f"{database}.{table}"
+        ],
+    )
+    files = []
+    for texts in [(value,) for value in values] or [()]:
+        staged = tmp_path / "staged" / "-".join([str(number), *texts])
+        staged.parent.mkdir(exist_ok=True)
+        staged.write_text("rows")
+        files.append(
+            StagedFile(
+                path=f"file:{staged}",
+                values=texts,
+                bucket=0,
+                row_count=1,
+                size_bytes=4,
+                deletes=kind is WriteKind.DELETE,
+            )
+        )
+    statement = Statement(
+        client=client,
+        transaction=transaction,
+        layout=table_layout(described),
+        write_id=5,
+        statement_id=number,
+        kind=kind,
+        static_values=None if values else (),
+        storage_options=None,
+    )
+    return Publication(statement=statement, files=files)
+
+
+def written(tmp_path: Path) -> list[str]:
+    """Return the files that have their final names."""
+    return sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("bucket_*") if path.parent.name != "staged"
+    )
+
+
+def test_all_partitions_of_a_merge_are_registered_before_a_file_has_its_name(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    """Killed between two statements, rows of a partition without registration would become visible."""
+    seen: list[tuple[list[str], list[str]]] = []
+
+    def registers(args: Any) -> None:
+        seen.append((args.rqst.partitionnames, written(tmp_path)))
+
+    metastore.before["add_dynamic_partitions"] = registers
+    deleted = publication(client, tmp_path, WriteKind.DELETE, ["a"])
+    inserted = publication(client, tmp_path, WriteKind.INSERT, ["b", "c"], number=1)
+    publish([deleted, inserted])
+    assert seen == [(["p=a"], []), (["p=b", "p=c"], [])]
+    assert written(tmp_path) == [
+        "parted/p=a/delete_delta_0000005_0000005_0000/bucket_00000_0",
+        "parted/p=b/delta_0000005_0000005_0001/bucket_00000_0",
+        "parted/p=c/delta_0000005_0000005_0001/bucket_00000_0",
+    ]
+    assert metastore.calls.count("add_write_notification_log") == 3
+
+
+def test_statistics_of_partitions_are_withdrawn_as_they_are_after_the_files(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    def analyse(_args: Any) -> None:
+        metastore.partitions["d", "parted"]["p=a"].parameters |= {ACCURATE: "{}", "numRows": "7"}
+
+    metastore.before["add_write_notification_log"] = analyse
+    publish([publication(client, tmp_path, WriteKind.INSERT, ["a"])])
+    assert metastore.partitions["d", "parted"]["p=a"].parameters == {"numRows": "7"}
