@@ -21,13 +21,16 @@ from airflow_hive_federation.ingest.grouping import Values
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import unescape
-from airflow_hive_federation.tables.write.partitions import check_alike, new_partition
+from airflow_hive_federation.tables.write.partitions import (
+    check_alike,
+    create_partitions,
+    new_partition,
+    partitions_of,
+)
 from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
 from airflow_hive_federation.tables.write.publish import claiming_accuracy, withdraw_accuracy
 from airflow_hive_federation.transactions.locks import WriteKind, operation_type
 from airflow_hive_federation.transactions.snapshots import take_snapshots
-
-_NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 
 
 class Partitions:
@@ -87,18 +90,8 @@ class Partitions:
                 table = client.get_table(layout.database, layout.table)
                 self._locations[()] = layout.location
                 return [table]
-            partitions = self._existing(values)
-            missing = [key for key in values if key not in partitions]
-            if missing:
-                names = partition_names(layout, missing)
-                created = [
-                    new_partition(self._table, key, f"{layout.location}/{name}", write_id)
-                    for key, name in zip(missing, names, strict=True)
-                ]
-                client.add_partitions(created, environment=_NO_STATS_UPDATE)
-                self.created += len(missing)
-                # Another writer may have created a partition first, in another location.
-                partitions |= self._existing(missing)
+            partitions = partitions_of(client, layout, values)
+            partitions |= self._created([key for key in values if key not in partitions], write_id)
         try:
             check_alike(layout, self._table, list(partitions.values()))
         except ConfigurationError as error:
@@ -106,12 +99,18 @@ class Partitions:
         self._locations |= {key: partitions[key].sd.location.rstrip("/") for key in values}
         return [partitions[key] for key in values]
 
-    def _existing(self, values: Sequence[Values]) -> dict[Values, Any]:
+    def _created(self, missing: Sequence[Values], write_id: int) -> dict[Values, types.Partition]:
         layout = self._layout
-        partitions = self._client.iter_partitions(
-            layout.database, layout.table, names=partition_names(layout, values)
-        )
-        return {tuple(partition.values): partition for partition in partitions}
+        made = {
+            key: new_partition(self._table, key, f"{layout.location}/{name}", write_id)
+            for key, name in zip(missing, partition_names(layout, missing), strict=True)
+        }
+        try:
+            created = create_partitions(self._client, layout, made)
+        except ConfigurationError as error:
+            raise PartitionCreationFailed(error.message, remedy=error.remedy) from error
+        self.created += len(created)
+        return created
 
     def _disclaim(self, described: Sequence[Any], write_id: int) -> None:
         stale = claiming_accuracy(described)

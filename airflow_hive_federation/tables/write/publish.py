@@ -33,7 +33,13 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, remove_file, rename, write_atomically
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, has_uploads
-from airflow_hive_federation.tables.write.partitions import check_alike, new_partition
+from airflow_hive_federation.tables.write.partitions import (
+    NO_STATS_UPDATE,
+    check_alike,
+    create_partitions,
+    new_partition,
+    partitions_of,
+)
 from airflow_hive_federation.tables.write.plan import (
     Destination,
     StagedFile,
@@ -51,7 +57,6 @@ if TYPE_CHECKING:
 
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
-_NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 _THREADS = 8
 _REMOVALS = 8
 _RACES = PollPolicy(first_s=0.01, factor=2.0)
@@ -131,7 +136,6 @@ class _Placed:
 
     publication: Publication
     places: Mapping[tuple[str, ...], str]
-    made: Sequence[types.Partition] = ()
 
 
 def publish(publications: Sequence[Publication]) -> None:
@@ -149,8 +153,6 @@ def publish(publications: Sequence[Publication]) -> None:
         statement, directories = placed.publication.statement, list(placed.places.values())
         statement.transaction.on_abort(partial(remove_trees, directories, statement.storage_options))
         written = _move(statement, placed.publication.files, placed.places)
-        if placed.made:
-            statement.client.add_partitions(placed.made, environment=_NO_STATS_UPDATE)
         for values, paths in written.items():
             statement.client.call("add_write_notification_log", _notification(statement, values, paths))
     _mark_stale(all_placed)
@@ -182,7 +184,7 @@ def _remove_tree(filesystem: AbstractFileSystem, path: str) -> None:
 
 
 def _placed(publication: Publication) -> _Placed | None:
-    """Return a statement's directories and the partitions that it has to create; ``None`` without any."""
+    """Create the missing partitions of a statement, and return its directories; ``None`` without any."""
     statement, files = publication.statement, publication.files
     values = sorted({file.values for file in files})
     if statement.static_values is not None and statement.overwrites:
@@ -195,17 +197,18 @@ def _placed(publication: Publication) -> _Placed | None:
         places = _places(statement, {(): table})
         _check_apart(statement, files, places)
         return _Placed(publication=publication, places=places)
-    names = partition_names(layout, values)
-    existing = {
-        tuple(partition.values): partition
-        for partition in client.iter_partitions(layout.database, layout.table, names=names)
-    }
+    partitions = partitions_of(client, layout, values)
+    # A statement that is refused creates no partition.
     if not statement.deletes:
-        check_alike(layout, table, list(existing.values()))
-    made = _missing(statement, table, [texts for texts in values if texts not in existing])
-    places = _places(statement, existing | made)
+        check_alike(layout, table, list(partitions.values()))
+    missing = _missing(statement, table, [texts for texts in values if texts not in partitions])
+    _check_apart(statement, files, _places(statement, partitions | missing))
+    created = create_partitions(client, layout, missing)
+    check_alike(layout, table, list(created.values()))
+    partitions |= created
+    places = _places(statement, partitions)
     _check_apart(statement, files, places)
-    return _Placed(publication=publication, places=places, made=list(made.values()))
+    return _Placed(publication=publication, places=places)
 
 
 def _missing(
@@ -356,7 +359,7 @@ def _mark_stale(all_placed: Sequence[_Placed]) -> None:
     statement = all_placed[0].publication.statement
     layout, client = statement.layout, statement.client
     described: list[Any] = (
-        list(client.iter_partitions(layout.database, layout.table, names=partition_names(layout, values)))
+        list(partitions_of(client, layout, values).values())
         if layout.partition_keys
         else [client.get_table(layout.database, layout.table)]
     )
@@ -397,7 +400,7 @@ def withdraw_accuracy(
             layout.database,
             layout.table,
             stale,
-            environment=_NO_STATS_UPDATE,
+            environment=NO_STATS_UPDATE,
             valid_write_ids=seen,
             write_id=write_id,
         )
@@ -406,7 +409,7 @@ def withdraw_accuracy(
         layout.database,
         layout.table,
         stale[0],
-        environment=_NO_STATS_UPDATE,
+        environment=NO_STATS_UPDATE,
         valid_write_ids=seen,
         write_id=write_id,
         expected_parameter=expected_parameter,

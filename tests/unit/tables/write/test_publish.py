@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.tables.write.plan import StagedFile, table_layout
@@ -106,22 +107,93 @@ def test_all_partitions_of_a_merge_are_registered_before_a_file_has_its_name(
     metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
 ) -> None:
     """Killed between two statements, rows of a partition without registration would become visible."""
-    seen: list[tuple[list[str], list[str]]] = []
+    seen: list[tuple[list[str], list[str], bool]] = []
 
     def registers(args: Any) -> None:
-        seen.append((args.rqst.partitionnames, written(tmp_path)))
+        exists = {*args.rqst.partitionnames} <= {*metastore.partitions["d", "parted"]}
+        seen.append((args.rqst.partitionnames, written(tmp_path), exists))
 
     metastore.before["add_dynamic_partitions"] = registers
     deleted = publication(client, tmp_path, WriteKind.DELETE, ["a"])
     inserted = publication(client, tmp_path, WriteKind.INSERT, ["b", "c"], number=1)
     publish([deleted, inserted])
-    assert seen == [(["p=a"], []), (["p=b", "p=c"], [])]
+    assert seen == [(["p=a"], [], True), (["p=b", "p=c"], [], True)]
     assert written(tmp_path) == [
         "parted/p=a/delete_delta_0000005_0000005_0000/bucket_00000_0",
         "parted/p=b/delta_0000005_0000005_0001/bucket_00000_0",
         "parted/p=c/delta_0000005_0000005_0001/bucket_00000_0",
     ]
     assert metastore.calls.count("add_write_notification_log") == 3
+
+
+def test_a_partition_that_another_writer_has_made_first_gets_the_files(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    def first(_args: Any) -> None:
+        metastore.partitions["d", "parted"]["p=x"] = partition(f"file:{tmp_path}/theirs/", "x")
+
+    named: list[str] = []
+    metastore.before["add_partitions_req"] = first
+    metastore.before["add_write_notification_log"] = lambda args: named.extend(args.rqst.fileInfo.filesAdded)
+    publish([publication(client, tmp_path, WriteKind.INSERT, ["x"])])
+    assert written(tmp_path) == ["theirs/delta_0000005_0000005_0000/bucket_00000_0"]
+    assert named == [f"file:{tmp_path}/theirs/delta_0000005_0000005_0000/bucket_00000_0"]
+
+
+def test_a_partition_that_another_writer_has_made_otherwise_is_refused(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    def first(_args: Any) -> None:
+        theirs: Any = partition(f"file:{tmp_path}/theirs", "x")
+        theirs.sd.outputFormat = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+        metastore.partitions["d", "parted"]["p=x"] = theirs
+
+    metastore.before["add_partitions_req"] = first
+    with pytest.raises(ConfigurationError, match=r"Partition p=x of d\.parted is not stored as its table"):
+        publish([publication(client, tmp_path, WriteKind.INSERT, ["x"])])
+    assert written(tmp_path) == []
+
+
+def test_a_refused_statement_creates_no_partition(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    present = metastore.partitions["d", "parted"]["p=a"]
+    present.sd.outputFormat = "org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat"
+    with pytest.raises(ConfigurationError, match=r"Partition p=a of d\.parted is not stored as its table"):
+        publish([publication(client, tmp_path, WriteKind.INSERT, ["a", "x"])])
+    assert "add_partitions_req" not in metastore.calls
+
+
+def test_files_of_partitions_that_another_writer_has_placed_together(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    def first(_args: Any) -> None:
+        metastore.partitions["d", "parted"]["p=x"] = partition(f"file:{tmp_path}/parted/p=a", "x")
+
+    metastore.before["add_partitions_req"] = first
+    with pytest.raises(ConfigurationError, match="files of partitions p=a and p=x would replace each other"):
+        publish([publication(client, tmp_path, WriteKind.INSERT, ["a", "x"])])
+    assert written(tmp_path) == []
+
+
+def test_a_partition_that_is_dropped_at_once(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    def drop(_args: Any) -> None:
+        del metastore.partitions["d", "parted"]["p=x"]
+
+    metastore.after["add_partitions_req"] = drop
+    with pytest.raises(ConfigurationError, match=r"p=x of d\.parted was dropped as soon as it was created"):
+        publish([publication(client, tmp_path, WriteKind.INSERT, ["x"])])
+    assert written(tmp_path) == []
+
+
+def test_rows_of_a_missing_partition_cannot_be_deleted(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"d\.parted has no partition \('x',\)"):
+        publish([publication(client, tmp_path, WriteKind.DELETE, ["x"])])
+    assert "add_partitions_req" not in metastore.calls
 
 
 def test_statistics_of_partitions_are_withdrawn_as_they_are_after_the_files(
