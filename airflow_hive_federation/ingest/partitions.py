@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from airflow_hive_federation.errors import ConfigurationError, MetastoreServerError
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import (
     InvalidTable,
     PartitionCreationFailed,
@@ -38,12 +38,20 @@ class Partitions:
 
     :param table: the table as the metastore describes it.
     :param dynamic: partition values come from the records.
+    :param position_key: key of the position whose fence each transaction of the connection holds.
     """
 
     def __init__(
-        self, client: MetastoreClient, table: types.Table, layout: TableLayout, *, dynamic: bool
+        self,
+        client: MetastoreClient,
+        table: types.Table,
+        layout: TableLayout,
+        *,
+        dynamic: bool,
+        position_key: str | None,
     ) -> None:
         self._client, self._table, self._layout, self._dynamic = client, table, layout, dynamic
+        self._own_positions = () if position_key is None else (position_key,)
         self._locations: dict[Values, str] = {}
         self._prepared: set[Values] = set()
         self.created = 0
@@ -118,21 +126,9 @@ class Partitions:
             return
         layout = self._layout
         seen = take_snapshots(self._client, [layout.name])[layout.name].write_ids.text()
-        for _ in range(_ATTEMPTS):
-            expected = None if layout.partition_keys else a_position(stale[0])
-            try:
-                withdraw_accuracy(
-                    self._client, layout, stale, write_id=write_id, seen=seen, expected_parameter=expected
-                )
-                return
-            except MetastoreServerError as error:
-                if expected is None or "has been modified" not in str(error):
-                    raise
-            # Another stream has committed its position meanwhile; this change would have set it back.
-            stale = claiming_accuracy([self._client.get_table(layout.database, layout.table)])
-            if not stale:
-                return
-        raise TransactionError(f"{layout.name} is altered all the time.", remedy="Try again.")
+        withdraw_accuracy(
+            self._client, layout, stale, write_id=write_id, seen=seen, own_positions=self._own_positions
+        )
 
     def _announce(self, values: Sequence[Values], txn_id: int, write_id: int) -> None:
         request = types.AddDynamicPartitions(
@@ -144,17 +140,6 @@ class Partitions:
             operationType=operation_type(WriteKind.INSERT),
         )
         self._client.call("add_dynamic_partitions", request)
-
-
-_ATTEMPTS = 5
-
-
-def a_position(table: types.Table) -> tuple[str, str] | None:
-    """Return one committed position of a table, which must not change before its parameters are replaced."""
-    return next(
-        ((key, value) for key, value in sorted((table.parameters or {}).items()) if key.startswith("_meta")),
-        None,
-    )
 
 
 def partition_values(name: str) -> Values:

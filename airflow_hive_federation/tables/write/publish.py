@@ -12,7 +12,7 @@ transaction then count as valid: rows in a partition that it does not know would
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,6 +49,7 @@ from airflow_hive_federation.tables.write.plan import (
     statement_directory,
 )
 from airflow_hive_federation.transactions.locks import WriteKind, operation_type
+from airflow_hive_federation.transactions.positions import alter_beside_streams
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, retry
 
@@ -367,7 +368,8 @@ def _mark_stale(all_placed: Sequence[_Placed]) -> None:
     if not stale:
         return
     seen = statement.transaction.snapshot(layout.database, layout.table).write_ids.text()
-    withdraw_accuracy(client, layout, stale, write_id=statement.write_id, seen=seen)
+    own = statement.transaction.own_positions
+    withdraw_accuracy(client, layout, stale, write_id=statement.write_id, seen=seen, own_positions=own)
 
 
 def claiming_accuracy(described: Sequence[Described]) -> list[Described]:
@@ -382,35 +384,42 @@ def withdraw_accuracy(
     *,
     write_id: int,
     seen: str,
-    expected_parameter: tuple[str, str] | None = None,
+    own_positions: Collection[str] = (),
 ) -> None:
     """Remove the mark of accuracy from statistics: Hive answers ``count(*)`` from marked statistics.
 
-    :param stale: partitions, or the table alone if it has no partitions.
+    :param stale: partitions, or the table alone if it has no partitions; a table is read again.
     :param write_id: write id of the transaction that makes the statistics stale.
     :param seen: the table's valid write ids, in Hive's text form.
-    :param expected_parameter: name and value of a parameter; the table (not a partition) is altered only if
-        it has this value.
+    :param own_positions: keys of positions that only the caller's transaction moves.
+    :raises LockTimeoutError: if streams that commit positions of the table do not let it be altered.
+    :raises MetastoreError: if the metastore refuses the change, or others alter the table all the time.
     """
-    for entity in stale:
-        del entity.parameters[_ACCURATE]
-        entity.writeId = write_id
+
+    def withdrawn(now: Any) -> Any:
+        if not claiming_accuracy([now]):
+            return None
+        del now.parameters[_ACCURATE]
+        now.writeId = write_id
+        return now
+
     if layout.partition_keys:
         client.alter_partitions(
             layout.database,
             layout.table,
-            stale,
+            [withdrawn(partition) for partition in stale],
             environment=NO_STATS_UPDATE,
             valid_write_ids=seen,
             write_id=write_id,
         )
         return
-    client.alter_table(
+    alter_beside_streams(
+        client,
         layout.database,
         layout.table,
-        stale[0],
+        withdrawn,
+        own=own_positions,
         environment=NO_STATS_UPDATE,
         valid_write_ids=seen,
         write_id=write_id,
-        expected_parameter=expected_parameter,
     )

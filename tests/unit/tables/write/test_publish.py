@@ -1,4 +1,4 @@
-"""Files of statements become part of a table: partitions first, then names."""
+"""Files of statements become part of a table: partitions first, then names, and no position is set back."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.support.memory_metastore import MemoryMetastore
 from tests.support.small_source import storage
 
 ACCURATE = "COLUMN_STATS_ACCURATE"
+KEY, OTHER = "_meta.a", "_meta.b"
 
 
 @pytest.fixture
@@ -58,12 +59,14 @@ def publication(
     values: Sequence[str],
     *,
     number: int = 0,
+    own: Sequence[str] = (),
 ) -> Publication:
     """Return a statement of transaction 5 with a staged file per partition; of ``plain`` without values."""
     described: Any = client.get_table("d", "parted" if values else "plain")
     transaction: Any = SimpleNamespace(
         id=5,
         on_abort=lambda _clean_up: None,
+        own_positions={*own},
         snapshot=lambda database, table: take_snapshots(client, [f"{database}.{table}"])[
             f"{database}.{table}"
         ],
@@ -194,6 +197,39 @@ def test_rows_of_a_missing_partition_cannot_be_deleted(
     with pytest.raises(ConfigurationError, match=r"d\.parted has no partition \('x',\)"):
         publish([publication(client, tmp_path, WriteKind.DELETE, ["x"])])
     assert "add_partitions_req" not in metastore.calls
+
+
+@pytest.mark.parametrize("moment", ["add_write_notification_log", "alter_table_req"])
+def test_a_position_is_not_set_back_with_the_statistics(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path, moment: str
+) -> None:
+    metastore.tables["d", "plain"].parameters |= {ACCURATE: "{}", KEY: "1"}
+
+    def move(_args: Any) -> None:
+        del metastore.before[moment]
+        metastore.tables["d", "plain"].parameters[KEY] = "2"
+
+    metastore.before[moment] = move
+    publish([publication(client, tmp_path, WriteKind.INSERT, [])])
+    after = metastore.tables["d", "plain"].parameters
+    assert (after[KEY], ACCURATE in after) == ("2", False)
+
+
+def test_the_position_of_another_stream_than_the_callers_is_compared(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    metastore.tables["d", "plain"].parameters |= {ACCURATE: "{}", KEY: "1", OTHER: "1"}
+
+    def move(_args: Any) -> None:
+        del metastore.before["alter_table_req"]
+        metastore.tables["d", "plain"].parameters[OTHER] = "2"
+
+    metastore.before["alter_table_req"] = move
+    publish([publication(client, tmp_path, WriteKind.INSERT, [], own=[KEY])])
+    after = metastore.tables["d", "plain"].parameters
+    assert (after[KEY], after[OTHER], ACCURATE in after) == ("1", "2", False)
+    # Nobody else moves the caller's, and the metastore compares the other: there is nothing to wait for.
+    assert "lock" not in metastore.calls
 
 
 def test_statistics_of_partitions_are_withdrawn_as_they_are_after_the_files(
