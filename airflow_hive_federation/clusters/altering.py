@@ -14,6 +14,7 @@ from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CA
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.transactions.positions import positions, still
 from airflow_hive_federation.transactions.snapshots import is_transactional
 
 Change = Callable[[ClusterMetadata], ClusterMetadata]
@@ -102,22 +103,31 @@ def alter_table(
 ) -> types.Table:
     """Change a table without losing concurrent changes of other processes.
 
-    A lock prevents concurrent changes by this package. Changes by others alter the time of the last change,
-    which the metastore compares when it alters the table. That time has whole seconds, so the table is read
-    after the second of its last change has ended.
+    A lock prevents concurrent changes of cluster metadata by this package. Changes by others alter the time
+    of the last change, which the metastore compares when it alters the table. That time has whole seconds, so
+    the table is read after the second of its last change has ended. Commits of streams leave that time as it
+    is: those that would move a position of the table wait, and are waited for.
 
     :param name: ``database.table``.
     :param change: returns the changed table, or ``None`` to leave the table as it is.
     :return: the table in its present state.
+    :raises LockTimeoutError: another process holds the lock of the cluster metadata, or transactions that
+        move positions of the table do not end in time.
     """
     database, _, table_name = name.partition(".")
-    with altering(client, name):
-        for tries_left in reversed(range(_TRIES)):
+    held: frozenset[str] = frozenset()
+    tries_left = _TRIES
+    while True:
+        with altering(client, name), still(client, database, table_name, held):
             table = _settled(client, database, table_name)
+            if not positions(table).keys() <= held:
+                held = frozenset(positions(table))
+                continue
             changed = (table.parameters or {}).get(CHANGED)
             altered = change(table)
             if altered is None:
                 return table
+            tries_left -= 1
             try:
                 client.alter_table(
                     database,
@@ -131,7 +141,6 @@ def alter_table(
                     raise
                 continue
             return altered
-    raise AssertionError  # the last try has returned or raised
 
 
 def _settled(client: MetastoreClient, database: str, name: str) -> types.Table:

@@ -41,7 +41,6 @@ from airflow_hive_federation.ingest.position import (
     check_key,
     committed_position,
     ensure_position,
-    fence,
     take_over,
 )
 from airflow_hive_federation.ingest.states import Call, ConnectionState, Outcome, after
@@ -49,6 +48,7 @@ from airflow_hive_federation.ingest.statistics import ConnectionStats
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.transactions.positions import fence
 from airflow_hive_federation.transactions.transaction import heartbeat_interval_s
 
 log = logging.getLogger(__name__)
@@ -318,7 +318,9 @@ class HiveStreamingConnection:
         dynamic = bool(self.layout.partition_keys) and not description.static
         self._columns = (*self.layout.columns, *(self.layout.partition_keys if dynamic else ()))
         self._writer.bind(self._columns)
-        self._partitions = Partitions(self._client, self._table, self.layout, dynamic=dynamic)
+        self._partitions = Partitions(
+            self._client, self._table, self.layout, dynamic=dynamic, position_key=description.position_key
+        )
         with metastore_errors(TransactionError, f"Connecting to {self.layout.name}"):
             if description.position_key is not None:
                 position_args = (

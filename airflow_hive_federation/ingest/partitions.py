@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from airflow_hive_federation.errors import ConfigurationError, MetastoreServerError
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import (
     InvalidTable,
     PartitionCreationFailed,
@@ -21,13 +21,16 @@ from airflow_hive_federation.ingest.grouping import Values
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import unescape
-from airflow_hive_federation.tables.write.partitions import check_alike, new_partition
+from airflow_hive_federation.tables.write.partitions import (
+    check_alike,
+    create_partitions,
+    new_partition,
+    partitions_of,
+)
 from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
 from airflow_hive_federation.tables.write.publish import claiming_accuracy, withdraw_accuracy
 from airflow_hive_federation.transactions.locks import WriteKind, operation_type
 from airflow_hive_federation.transactions.snapshots import take_snapshots
-
-_NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 
 
 class Partitions:
@@ -35,12 +38,20 @@ class Partitions:
 
     :param table: the table as the metastore describes it.
     :param dynamic: partition values come from the records.
+    :param position_key: key of the position whose fence each transaction of the connection holds.
     """
 
     def __init__(
-        self, client: MetastoreClient, table: types.Table, layout: TableLayout, *, dynamic: bool
+        self,
+        client: MetastoreClient,
+        table: types.Table,
+        layout: TableLayout,
+        *,
+        dynamic: bool,
+        position_key: str | None,
     ) -> None:
         self._client, self._table, self._layout, self._dynamic = client, table, layout, dynamic
+        self._own_positions = () if position_key is None else (position_key,)
         self._locations: dict[Values, str] = {}
         self._prepared: set[Values] = set()
         self.created = 0
@@ -87,18 +98,8 @@ class Partitions:
                 table = client.get_table(layout.database, layout.table)
                 self._locations[()] = layout.location
                 return [table]
-            partitions = self._existing(values)
-            missing = [key for key in values if key not in partitions]
-            if missing:
-                names = partition_names(layout, missing)
-                created = [
-                    new_partition(self._table, key, f"{layout.location}/{name}", write_id)
-                    for key, name in zip(missing, names, strict=True)
-                ]
-                client.add_partitions(created, environment=_NO_STATS_UPDATE)
-                self.created += len(missing)
-                # Another writer may have created a partition first, in another location.
-                partitions |= self._existing(missing)
+            partitions = partitions_of(client, layout, values)
+            partitions |= self._created([key for key in values if key not in partitions], write_id)
         try:
             check_alike(layout, self._table, list(partitions.values()))
         except ConfigurationError as error:
@@ -106,12 +107,18 @@ class Partitions:
         self._locations |= {key: partitions[key].sd.location.rstrip("/") for key in values}
         return [partitions[key] for key in values]
 
-    def _existing(self, values: Sequence[Values]) -> dict[Values, Any]:
+    def _created(self, missing: Sequence[Values], write_id: int) -> dict[Values, types.Partition]:
         layout = self._layout
-        partitions = self._client.iter_partitions(
-            layout.database, layout.table, names=partition_names(layout, values)
-        )
-        return {tuple(partition.values): partition for partition in partitions}
+        made = {
+            key: new_partition(self._table, key, f"{layout.location}/{name}", write_id)
+            for key, name in zip(missing, partition_names(layout, missing), strict=True)
+        }
+        try:
+            created = create_partitions(self._client, layout, made)
+        except ConfigurationError as error:
+            raise PartitionCreationFailed(error.message, remedy=error.remedy) from error
+        self.created += len(created)
+        return created
 
     def _disclaim(self, described: Sequence[Any], write_id: int) -> None:
         stale = claiming_accuracy(described)
@@ -119,21 +126,9 @@ class Partitions:
             return
         layout = self._layout
         seen = take_snapshots(self._client, [layout.name])[layout.name].write_ids.text()
-        for _ in range(_ATTEMPTS):
-            expected = None if layout.partition_keys else a_position(stale[0])
-            try:
-                withdraw_accuracy(
-                    self._client, layout, stale, write_id=write_id, seen=seen, expected_parameter=expected
-                )
-                return
-            except MetastoreServerError as error:
-                if expected is None or "has been modified" not in str(error):
-                    raise
-            # Another stream has committed its position meanwhile; this change would have set it back.
-            stale = claiming_accuracy([self._client.get_table(layout.database, layout.table)])
-            if not stale:
-                return
-        raise TransactionError(f"{layout.name} is altered all the time.", remedy="Try again.")
+        withdraw_accuracy(
+            self._client, layout, stale, write_id=write_id, seen=seen, own_positions=self._own_positions
+        )
 
     def _announce(self, values: Sequence[Values], txn_id: int, write_id: int) -> None:
         request = types.AddDynamicPartitions(
@@ -145,17 +140,6 @@ class Partitions:
             operationType=operation_type(WriteKind.INSERT),
         )
         self._client.call("add_dynamic_partitions", request)
-
-
-_ATTEMPTS = 5
-
-
-def a_position(table: types.Table) -> tuple[str, str] | None:
-    """Return one committed position of a table, which must not change before its parameters are replaced."""
-    return next(
-        ((key, value) for key, value in sorted((table.parameters or {}).items()) if key.startswith("_meta")),
-        None,
-    )
 
 
 def partition_values(name: str) -> Values:

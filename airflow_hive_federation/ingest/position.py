@@ -4,7 +4,7 @@ The metastore sets one parameter of the written table in the database transactio
 (``CommitTxnKeyValue``). Its key has to begin with ``_meta``, and has to exist (Hive 4.2.1 only updates it).
 
 Two processes that continue from one position would write the same records. So a transaction that is going to
-move a position takes a lock of its own (:func:`fence`) and then reads the position again. A later process
+move a position takes a lock of its own (its fence) and then reads the position again. A later process
 aborts the transactions that an earlier process has left open (:func:`take_over`).
 """
 
@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import logging
 
+from airflow_hive_federation.clusters.locking import altering
 from airflow_hive_federation.errors import ConfigurationError, NoSuchLockError
 from airflow_hive_federation.ingest.errors import TransactionError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.locks import granted
+from airflow_hive_federation.transactions.positions import PREFIX, fence_name
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
 from airflow_hive_federation.waiting import PollPolicy
 
 log = logging.getLogger(__name__)
 
-PREFIX = "_meta"
-"""Begins every key (``TxnStore.TXN_KEY_START``)."""
 NOTHING_YET = ""
 """Stands for a position that was never committed."""
 
@@ -46,19 +46,10 @@ def committed_position(client: MetastoreClient, database: str, table: str, key: 
     return (described.parameters or {}).get(check_key(key)) or None
 
 
-def fence(database: str, table: str, key: str) -> types.LockComponent:
-    """Return the lock that a transaction needs to move a position.
-
-    It locks a table that does not exist, so that only processes that move this position wait for it.
-    """
-    return types.LockComponent(
-        type=types.LockType.EXCLUSIVE,
-        level=types.LockLevel.TABLE,
-        dbname=database,
-        tablename=_fence_name(table, key),
-        operationType=types.DataOperationType.NO_TXN,
-        isTransactional=False,
-    )
+def movers(client: MetastoreClient, database: str, table: str, key: str) -> list[int]:
+    """Return the ids of the transactions that hold the fence of a position, or wait for it."""
+    locks = client.show_locks(database=database, table=fence_name(table, key))
+    return sorted({lock.txnid for lock in locks if lock.txnid})
 
 
 def take_over(client: MetastoreClient, database: str, table: str, key: str) -> list[int]:
@@ -66,16 +57,11 @@ def take_over(client: MetastoreClient, database: str, table: str, key: str) -> l
 
     They belong to a process that was killed, or that seems to have been killed: it cannot commit any more.
     """
-    locks = client.show_locks(database=database, table=_fence_name(table, key))
-    holders = sorted({lock.txnid for lock in locks if lock.txnid})
+    holders = movers(client, database, table, key)
     if holders:
         log.warning("%s.%s: %s is taken over from transactions %s", database, table, key, holders)
         client.abort_txns(holders)
     return holders
-
-
-def _fence_name(table: str, key: str) -> str:
-    return f"{table}:{key}".lower()
 
 
 def ensure_position(
@@ -88,6 +74,7 @@ def ensure_position(
     table.
 
     :raises TransactionError: the lock is not granted within the policy's ``timeout_s``.
+    :raises LockTimeoutError: another process changes the table's cluster metadata for too long.
     """
     described = client.get_table(database, table)
     if check_key(key) in (described.parameters or {}):
@@ -108,10 +95,12 @@ def ensure_position(
                 f"{database}.{table}: no lock within {lock_policy.timeout_s} s to make {key!r}.",
                 remedy="Let the transactions that write to the table end, once, before this stream's first.",
             )
-        described = client.get_table(database, table)
-        if key not in (described.parameters or {}):
-            described.parameters = {**(described.parameters or {}), key: NOTHING_YET}
-            client.alter_table(database, table, described, environment={"DO_NOT_UPDATE_STATS": "true"})
+        # Those who change cluster metadata lock no transactions out: they would remove the new parameter.
+        with altering(client, f"{database}.{table}"):
+            described = client.get_table(database, table)
+            if key not in (described.parameters or {}):
+                described.parameters = {**(described.parameters or {}), key: NOTHING_YET}
+                client.alter_table(database, table, described, environment={"DO_NOT_UPDATE_STATS": "true"})
     finally:
         _unlock(client, lock_id)
 

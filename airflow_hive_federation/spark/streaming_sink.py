@@ -21,7 +21,7 @@ from airflow_hive_federation.ingest.position import (
     check_key,
     committed_position,
     ensure_position,
-    fence,
+    movers,
     take_over,
 )
 from airflow_hive_federation.metastore.client import MetastoreClient
@@ -31,6 +31,8 @@ from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.statements import WriteResult, append
+from airflow_hive_federation.transactions.locks import granted
+from airflow_hive_federation.transactions.positions import WAITING, fence
 from airflow_hive_federation.transactions.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -160,12 +162,8 @@ def write_frame(
         ensure_position(client, database, name, key)
         take_over(client, database, name, key)
         with Transaction(client) as transaction:
-            lock = client.lock([fence(database, name, key)], txn_id=transaction.id)
-            if lock.state != types.LockState.ACQUIRED:
-                raise TransactionError(
-                    f"{table}: another process is moving {key}.",
-                    remedy="Let one process move a position at a time.",
-                )
+            _hold(client, transaction, database, name, key)
+            transaction.own_positions.add(key)
             position = advance(committed_position(client, database, name, key))
             if position is None:
                 transaction.abort()
@@ -182,6 +180,19 @@ def write_frame(
                 transaction=transaction,
                 storage_options=storage_options,
             )
+
+
+def _hold(client: MetastoreClient, transaction: Transaction, database: str, table: str, key: str) -> None:
+    """Take the fence of a position; wait for a process that alters the table, but for none that moves it."""
+    lock = client.lock([fence(database, table, key)], txn_id=transaction.id)
+    if lock.state == types.LockState.ACQUIRED:
+        return
+    others = {*movers(client, database, table, key)} - {transaction.id}
+    if others or not granted(client, lock, WAITING, txn_id=transaction.id):
+        raise TransactionError(
+            f"{database}.{table}: another process is moving {key}.",
+            remedy="Let one process move a position at a time.",
+        )
 
 
 class _PositioningClient(MetastoreClient):

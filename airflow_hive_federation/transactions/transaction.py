@@ -90,6 +90,8 @@ class Transaction:
         self._done: dict[str, set[WriteKind]] = {}
         self._kept: KeptFiles | None = None
         self._clean_ups: list[Callable[[], None]] = []
+        self.own_positions: set[str] = set()
+        """Keys of the positions whose fences the transaction holds: no other moves them."""
 
     @property
     def id(self) -> int:

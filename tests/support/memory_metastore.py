@@ -75,6 +75,14 @@ class MemoryMetastore:
         finally:
             peer.close()
 
+    def locks_of(self, table: str) -> list[int]:
+        """Return the ids of the locks on a table, by its name without its database."""
+        return [
+            lock_id
+            for lock_id, request in self.locks.items()
+            if any(component.tablename == table for component in request.component)
+        ]
+
     def put_table(self, table: Any, *partitions: Any) -> None:
         """Create a table with its partitions."""
         key = table.dbName, table.tableName

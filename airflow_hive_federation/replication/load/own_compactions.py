@@ -1,9 +1,9 @@
 """Keeps results of the source's compactions apart from those of the target, which would show rows twice.
 
 Source and target compact at different moments. A reader takes the highest base and all deltas that reach
-above it (``AcidUtils.getAcidState``): a base of the target up to write id 20 beside a delta of the source from
-10 to 30 shows the rows of 10 to 20 twice. Directories of one metastore never overlap so, because it compacts
-a partition once at a time.
+above it (``AcidUtils.getAcidState``): a base of the target up to write id 20 beside a delta of the source
+from 10 to 30 shows the rows of 10 to 20 twice. Directories of one metastore never overlap so, because it
+compacts a partition once at a time.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class OwnCompactions:
         own = [sibling for sibling in self.beside(home, name) if sibling not in of_source]
         if own and parse_directory(name).max_write_id > self._complete:
             raise TargetChangedError(
-                f"Table {self._table} would show rows twice: the source's compaction has made {name}, and the "
-                f"target's own has made {own[0]} in {home}, which has a part of its rows.",
+                f"Table {self._table} would show rows twice: the source's compaction has made {name}, and "
+                f"the target's own has made {own[0]} in {home}, which has a part of its rows.",
                 remedy="Run a major compaction of the table or partition on the source (ALTER TABLE … COMPACT"
                 " 'major'), whose result replaces both, and repeat the cycle.",
                 differences=[f"{home}/{sibling}" for sibling in own],

@@ -1,14 +1,18 @@
-"""Describes new partitions with their table's storage, and refuses partitions with another storage."""
+"""Describes and creates partitions with their table's storage, and refuses those with another storage."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.tables.read.formats.text import text_form
 from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
+
+#: Without it, the metastore would list the files of a partition or table and write statistics itself.
+NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 
 
 def new_partition(table: types.Table, values: Sequence[str], location: str, write_id: int) -> types.Partition:
@@ -23,6 +27,44 @@ def new_partition(table: types.Table, values: Sequence[str], location: str, writ
         parameters={},
         writeId=write_id,
     )
+
+
+def partitions_of(
+    client: MetastoreClient, layout: TableLayout, values: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], types.Partition]:
+    """Return the partitions that exist, by their value texts.
+
+    :param values: the value texts of the wanted partitions, in the order of the keys.
+    """
+    names = partition_names(layout, values)
+    partitions = client.iter_partitions(layout.database, layout.table, names=names)
+    return {tuple(partition.values or ()): partition for partition in partitions}
+
+
+def create_partitions(
+    client: MetastoreClient, layout: TableLayout, missing: Mapping[tuple[str, ...], types.Partition]
+) -> dict[tuple[str, ...], types.Partition]:
+    """Create partitions, and return them as the metastore has them.
+
+    Another writer may have created a partition first, in another location or with another storage, and the
+    metastore keeps an existing partition. Files belong where the returned partitions are.
+
+    :param missing: new partitions by their value texts.
+    :raises ConfigurationError: if a partition was dropped again.
+    """
+    if not missing:
+        return {}
+    client.add_partitions(missing.values(), environment=NO_STATS_UPDATE)
+    created = partitions_of(client, layout, list(missing))
+    dropped = sorted(missing.keys() - created.keys())
+    if dropped:
+        (name,) = partition_names(layout, dropped[:1])
+        raise ConfigurationError(
+            f"Partition {name} of {layout.name} was dropped as soon as it was created.",
+            remedy="Find out who drops it, and write again.",
+            partition=name,
+        )
+    return created
 
 
 def check_alike(layout: TableLayout, table: types.Table, partitions: Sequence[types.Partition]) -> None:

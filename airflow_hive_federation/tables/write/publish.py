@@ -3,13 +3,19 @@
 Only the commit of the transaction makes rows visible. A driver killed at any point of this module leaves
 directories of a write id, which the metastore aborts when heartbeats are missing, and perhaps empty
 partitions, as Hive does.
+
+The metastore knows every partition that a transaction writes to (its "components") before the first file has
+its final name. It forgets an aborted transaction whose components are cleaned, and the write ids of the
+transaction then count as valid: rows in a partition that it does not know would become visible. Its first
+``add_dynamic_partitions`` replaces the component of the whole table (``TxnHandler.addDynamicPartitions``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE
@@ -27,7 +33,13 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, remove_file, rename, write_atomically
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, has_uploads
-from airflow_hive_federation.tables.write.partitions import check_alike, new_partition
+from airflow_hive_federation.tables.write.partitions import (
+    NO_STATS_UPDATE,
+    check_alike,
+    create_partitions,
+    new_partition,
+    partitions_of,
+)
 from airflow_hive_federation.tables.write.plan import (
     Destination,
     StagedFile,
@@ -37,6 +49,7 @@ from airflow_hive_federation.tables.write.plan import (
     statement_directory,
 )
 from airflow_hive_federation.transactions.locks import WriteKind, operation_type
+from airflow_hive_federation.transactions.positions import alter_beside_streams
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, retry
 
@@ -45,7 +58,6 @@ if TYPE_CHECKING:
 
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
-_NO_STATS_UPDATE = {"DO_NOT_UPDATE_STATS": "true"}
 _THREADS = 8
 _REMOVALS = 8
 _RACES = PollPolicy(first_s=0.01, factor=2.0)
@@ -99,28 +111,52 @@ class Statement:
         return self.kind is WriteKind.OVERWRITE
 
 
-def publish(statement: Statement, files: Sequence[StagedFile], *, update: bool = False) -> None:
-    """Give a statement's files their final names, and register them with the metastore.
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """The staged files of one statement.
 
     :param update: the files belong to an UPDATE, not to a plain INSERT or DELETE.
+    """
+
+    statement: Statement
+    files: Sequence[StagedFile]
+    update: bool = False
+
+    @property
+    def registered_as(self) -> types.DataOperationType:
+        """Return the type of write with which the metastore records the partitions."""
+        return operation_type(WriteKind.UPDATE if self.update else self.statement.kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Placed:
+    """A publication with the directory of each of its partitions, by value texts.
+
+    A table without partitions has one entry, of no values.
+    """
+
+    publication: Publication
+    places: Mapping[tuple[str, ...], str]
+
+
+def publish(publications: Sequence[Publication]) -> None:
+    """Give the files of statements their final names, and register them with the metastore.
+
+    :param publications: statements of one transaction on one table, in their order.
     :raises ConfigurationError: if a partition's storage differs from the table's, or files of two
         partitions would replace each other.
     :raises StorageError: if a file cannot be renamed.
     :raises MetastoreError: if the metastore refuses a request.
     """
-    values = sorted({file.values for file in files})
-    if statement.static_values is not None and statement.overwrites:
-        values = [statement.static_values]
-    if not values:
-        return
-    partitions = _partitions(statement, values)
-    places = {texts: f"{partitions[texts].sd.location.rstrip('/')}/{statement.directory}" for texts in values}
-    _check_apart(statement, files, places)
-    statement.transaction.on_abort(lambda: remove_trees(list(places.values()), statement.storage_options))
-    written = _move(statement, files, places)
-    _create(statement, [partitions[texts] for texts in values])
-    _add_write_event(statement, values, written, update=update)
-    _mark_stale(statement, [partitions[texts] for texts in values])
+    all_placed = [placed for publication in publications if (placed := _placed(publication)) is not None]
+    _register(all_placed)
+    for placed in all_placed:
+        statement, directories = placed.publication.statement, list(placed.places.values())
+        statement.transaction.on_abort(partial(remove_trees, directories, statement.storage_options))
+        written = _move(statement, placed.publication.files, placed.places)
+        for values, paths in written.items():
+            statement.client.call("add_write_notification_log", _notification(statement, values, paths))
+    _mark_stale(all_placed)
 
 
 def remove_trees(uris: Sequence[str], storage_options: StorageOptions | None) -> None:
@@ -148,25 +184,55 @@ def _remove_tree(filesystem: AbstractFileSystem, path: str) -> None:
     retry(remove, _RACES, tries=_REMOVALS, on=FileNotFoundError)
 
 
-def _partitions(statement: Statement, values: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Any]:
-    """Return existing and new partitions by value texts; a table without partitions stands for itself."""
+def _placed(publication: Publication) -> _Placed | None:
+    """Create the missing partitions of a statement, and return its directories; ``None`` without any."""
+    statement, files = publication.statement, publication.files
+    values = sorted({file.values for file in files})
+    if statement.static_values is not None and statement.overwrites:
+        values = [statement.static_values]
+    if not values:
+        return None
     layout, client = statement.layout, statement.client
     table = client.get_table(layout.database, layout.table)
     if not layout.partition_keys:
-        return {(): table}
-    names = dict(zip(partition_names(layout, values), values, strict=True))
-    partitions = client.iter_partitions(layout.database, layout.table, names=list(names))
-    existing = {tuple(partition.values): partition for partition in partitions}
+        places = _places(statement, {(): table})
+        _check_apart(statement, files, places)
+        return _Placed(publication=publication, places=places)
+    partitions = partitions_of(client, layout, values)
+    # A statement that is refused creates no partition.
     if not statement.deletes:
-        check_alike(layout, table, list(existing.values()))
-    made = {
+        check_alike(layout, table, list(partitions.values()))
+    missing = _missing(statement, table, [texts for texts in values if texts not in partitions])
+    _check_apart(statement, files, _places(statement, partitions | missing))
+    created = create_partitions(client, layout, missing)
+    check_alike(layout, table, list(created.values()))
+    partitions |= created
+    places = _places(statement, partitions)
+    _check_apart(statement, files, places)
+    return _Placed(publication=publication, places=places)
+
+
+def _missing(
+    statement: Statement, table: types.Table, values: Sequence[tuple[str, ...]]
+) -> dict[tuple[str, ...], types.Partition]:
+    """Return the partitions that a statement has to create."""
+    layout = statement.layout
+    if values and (statement.deletes or statement.kind is WriteKind.UPDATE):
+        raise ConfigurationError(f"{layout.name} has no partition {values[0]}.")
+    return {
         texts: new_partition(table, texts, f"{layout.location}/{name}", statement.write_id)
-        for name, texts in names.items()
-        if texts not in existing
+        for name, texts in zip(partition_names(layout, values), values, strict=True)
     }
-    if made and (statement.deletes or statement.kind is WriteKind.UPDATE):
-        raise ConfigurationError(f"{layout.name} has no partition {sorted(made)[0]}.")
-    return existing | made
+
+
+def _places(
+    statement: Statement, described: Mapping[tuple[str, ...], Described]
+) -> dict[tuple[str, ...], str]:
+    """Return the directory of a statement in each partition, or in the table."""
+    return {
+        texts: f"{described[texts].sd.location.rstrip('/')}/{statement.directory}"
+        for texts in sorted(described)
+    }
 
 
 def _check_apart(
@@ -245,37 +311,25 @@ def _rename(source: str, target: str, storage_options: StorageOptions | None) ->
         rename(filesystem, source_path, open_filesystem(target, storage_options)[1])
 
 
-def _create(statement: Statement, partitions: Sequence[types.Partition]) -> None:
-    made = [partition for partition in partitions if partition.writeId == statement.write_id]
-    if statement.layout.partition_keys and made:
-        statement.client.add_partitions(made, environment=_NO_STATS_UPDATE)
-
-
-def _add_write_event(
-    statement: Statement,
-    values: Sequence[tuple[str, ...]],
-    written: Mapping[tuple[str, ...], Sequence[str]],
-    *,
-    update: bool,
-) -> None:
-    """Report the transaction's partitions to the metastore, and its files to replication."""
-    client, layout, txn_id = statement.client, statement.layout, statement.transaction.id
-    if layout.partition_keys and statement.static_values is None:
-        kind = WriteKind.UPDATE if update else statement.kind
+def _register(all_placed: Sequence[_Placed]) -> None:
+    """Name the partitions of all statements to the metastore, before a file has its final name in one."""
+    names: dict[types.DataOperationType, set[str]] = {}
+    for placed in all_placed:
+        statement = placed.publication.statement
+        if statement.layout.partition_keys and statement.static_values is None:
+            added = partition_names(statement.layout, list(placed.places))
+            names.setdefault(placed.publication.registered_as, set()).update(added)
+    for kind, added_names in names.items():
+        statement = all_placed[0].publication.statement
         request = types.AddDynamicPartitions(
-            txnid=txn_id,
+            txnid=statement.transaction.id,
             writeid=statement.write_id,
-            dbname=layout.database,
-            tablename=layout.table,
-            partitionnames=partition_names(layout, values),
-            operationType=operation_type(kind),
+            dbname=statement.layout.database,
+            tablename=statement.layout.table,
+            partitionnames=sorted(added_names),
+            operationType=kind,
         )
-        client.call("add_dynamic_partitions", request)
-    for partition_values in values:
-        client.call(
-            "add_write_notification_log",
-            _notification(statement, partition_values, written[partition_values]),
-        )
+        statement.client.call("add_dynamic_partitions", request)
 
 
 def _notification(
@@ -298,13 +352,24 @@ def _notification(
     )
 
 
-def _mark_stale(statement: Statement, described: Sequence[Any]) -> None:
+def _mark_stale(all_placed: Sequence[_Placed]) -> None:
+    """Withdraw the accuracy of statistics, as they are now: altering replaces a whole table or partition."""
+    values = sorted({texts for placed in all_placed for texts in placed.places})
+    if not values:
+        return
+    statement = all_placed[0].publication.statement
+    layout, client = statement.layout, statement.client
+    described: list[Any] = (
+        list(partitions_of(client, layout, values).values())
+        if layout.partition_keys
+        else [client.get_table(layout.database, layout.table)]
+    )
     stale = claiming_accuracy(described)
     if not stale:
         return
-    layout = statement.layout
     seen = statement.transaction.snapshot(layout.database, layout.table).write_ids.text()
-    withdraw_accuracy(statement.client, layout, stale, write_id=statement.write_id, seen=seen)
+    own = statement.transaction.own_positions
+    withdraw_accuracy(client, layout, stale, write_id=statement.write_id, seen=seen, own_positions=own)
 
 
 def claiming_accuracy(described: Sequence[Described]) -> list[Described]:
@@ -319,35 +384,42 @@ def withdraw_accuracy(
     *,
     write_id: int,
     seen: str,
-    expected_parameter: tuple[str, str] | None = None,
+    own_positions: Collection[str] = (),
 ) -> None:
     """Remove the mark of accuracy from statistics: Hive answers ``count(*)`` from marked statistics.
 
-    :param stale: partitions, or the table alone if it has no partitions.
+    :param stale: partitions, or the table alone if it has no partitions; a table is read again.
     :param write_id: write id of the transaction that makes the statistics stale.
     :param seen: the table's valid write ids, in Hive's text form.
-    :param expected_parameter: name and value of a parameter; the table (not a partition) is altered only if
-        it has this value.
+    :param own_positions: keys of positions that only the caller's transaction moves.
+    :raises LockTimeoutError: if streams that commit positions of the table do not let it be altered.
+    :raises MetastoreError: if the metastore refuses the change, or others alter the table all the time.
     """
-    for entity in stale:
-        del entity.parameters[_ACCURATE]
-        entity.writeId = write_id
+
+    def withdrawn(now: Any) -> Any:
+        if not claiming_accuracy([now]):
+            return None
+        del now.parameters[_ACCURATE]
+        now.writeId = write_id
+        return now
+
     if layout.partition_keys:
         client.alter_partitions(
             layout.database,
             layout.table,
-            stale,
-            environment=_NO_STATS_UPDATE,
+            [withdrawn(partition) for partition in stale],
+            environment=NO_STATS_UPDATE,
             valid_write_ids=seen,
             write_id=write_id,
         )
         return
-    client.alter_table(
+    alter_beside_streams(
+        client,
         layout.database,
         layout.table,
-        stale[0],
-        environment=_NO_STATS_UPDATE,
+        withdrawn,
+        own=own_positions,
+        environment=NO_STATS_UPDATE,
         valid_write_ids=seen,
         write_id=write_id,
-        expected_parameter=expected_parameter,
     )

@@ -45,7 +45,7 @@ from airflow_hive_federation.tables.write.plan import (
     partition_names,
     table_layout,
 )
-from airflow_hive_federation.tables.write.publish import Statement, publish
+from airflow_hive_federation.tables.write.publish import Publication, Statement, publish
 from airflow_hive_federation.tables.write.rows import arranged, as_texts, flagged, prepared, row_keys
 from airflow_hive_federation.tables.write.staging import staging_directory, sweep
 from airflow_hive_federation.tables.write.tasks import RESULT_SCHEMA, Writing
@@ -254,7 +254,7 @@ def _insert(
         with _staging(work, own) as staging:
             files = _written(work, prepared(layout, rows, match), statement, staging, "insert")
             own.check()
-            publish(statement, files)
+            publish([Publication(statement=statement, files=files)])
         return WriteResult(
             table=layout.name,
             txn_id=own.id,
@@ -272,7 +272,7 @@ def _merge(
     inserts: DataFrame | None,
 ) -> WriteResult:
     layout = work.layout
-    done: list[tuple[Statement, list[StagedFile], bool]] = []
+    done: list[Publication] = []
     with _staging(work, transaction) as staging:
         changed = [rows for rows in (updates, deletes) if rows is not None]
         if changed:
@@ -280,7 +280,7 @@ def _merge(
             keys = union([row_keys(layout, rows) for rows in changed])
             existing = row_keys(layout, _rows_there(work, transaction))
             files = _written(work, flagged(layout, keys, existing), statement, staging, "delete")
-            done.append((statement, files, updates is not None))
+            done.append(Publication(statement=statement, files=files, update=updates is not None))
         counts = {"updated": 0, "inserted": 0}
         for purpose, rows in (("updated", updates), ("inserted", inserts)):
             if rows is None:
@@ -295,18 +295,15 @@ def _merge(
             selected = prepared(layout, rows, match, keep_bucket=purpose == "updated")
             files = _written(work, selected, statement, staging, purpose, placed=purpose == "updated")
             counts[purpose] = sum(file.row_count for file in files)
-            done.append((statement, files, purpose == "updated"))
-        removed = sum(
-            file.row_count for statement_done, files, _ in done if statement_done.deletes for file in files
-        )
+            done.append(Publication(statement=statement, files=files, update=purpose == "updated"))
+        removed = sum(file.row_count for one in done if one.statement.deletes for file in one.files)
         _check_counts(layout, removed, counts["updated"], exact=deletes is None)
         transaction.check()
-        for statement, files, is_update in done:
-            publish(statement, files, update=is_update)
+        publish(done)
     return WriteResult(
         table=layout.name,
         txn_id=transaction.id,
-        write_id=done[0][0].write_id,
+        write_id=done[0].statement.write_id,
         inserted=counts["inserted"],
         updated=counts["updated"],
         deleted=removed - counts["updated"],

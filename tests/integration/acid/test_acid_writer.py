@@ -708,6 +708,27 @@ def test_replication_hears_of_the_files(spark: SparkSession, client: MetastoreCl
     assert event.files.endswith("###delta_0000001_0000001_0000")
 
 
+def test_a_partition_that_another_writer_makes_first_elsewhere(
+    spark: SparkSession,
+    client: MetastoreClient,
+    hive: HiveSql,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hive.execute(f"create table w.met (id int) partitioned by (p int) {ACID}")
+    add_partitions = MetastoreClient.add_partitions
+
+    def second(self: MetastoreClient, *arguments: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        hive.execute(f"alter table w.met add partition (p = 1) location 'file:{tmp_path}/theirs'")
+        add_partitions(self, *arguments, **options)
+
+    monkeypatch.setattr(MetastoreClient, "add_partitions", second)
+    append(spark, client, "w.met", spark.sql("select 7 id, 1 p"))
+    assert _both(spark, client, hive, "w.met", "id, p") == [("7", "1")]
+    assert list((tmp_path / "theirs").glob("delta_*/bucket_*"))
+
+
 def test_refused(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
     hive.execute("create table w.not_acid (id int) stored as orc tblproperties ('transactional'='false')")
     hive.execute("create view w.seen as select * from w.not_acid")

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_hive_federation.clusters.altering import (
     alter_partition_metadata,
+    alter_table,
     alter_table_metadata,
     object_name,
     partitions_by_name,
@@ -25,11 +26,14 @@ from airflow_hive_federation.clusters.routing.route import decide
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import CopyRefusedError, NoSuchObjectError, PrimaryRefusedError
+from airflow_hive_federation.ingest.position import ensure_position
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.transactions.positions import fence
+from airflow_hive_federation.transactions.transaction import Transaction
 from tests.support.gateway_front import gateway, rows_of_spark
 
 DATABASE = "clustered"
@@ -199,6 +203,28 @@ def test_a_materialized_view_stays_in_its_primary_cluster(
     hive_sql_source.execute(f"DROP TABLE {DATABASE}.movable")
     assert name in assign_tables(client, registry, databases=[DATABASE], undo=True).changed
     assign_tables(client, registry, databases=[DATABASE])
+
+
+def test_a_stream_moves_its_position_before_or_after_a_change(
+    home: tuple[str, Path], client: MetastoreClient, source: EmbeddedMetastore
+) -> None:
+    """Otherwise the change, which replaces all parameters of the table, would set the position back."""
+    ensure_position(client, DATABASE, "acid", "_meta.stream")
+    answers: list[types.LockResponse] = []
+    settings = MetastoreSettings(uris=(source.uri,))
+    with MetastoreClient(settings) as other, Transaction(other) as stream:
+
+        def change(now: types.Table) -> types.Table:
+            answers.append(other.lock([fence(DATABASE, "acid", "_meta.stream")], txn_id=stream.id))
+            now.parameters = {**(now.parameters or {}), "changed": "true"}
+            return now
+
+        alter_table(client, f"{DATABASE}.acid", change)
+        assert [answer.state for answer in answers] == [types.LockState.WAITING]
+        now = other.check_lock(answers[0].lockid or 0, txn_id=stream.id)
+        assert now.state == types.LockState.ACQUIRED
+    after = client.get_table(DATABASE, "acid").parameters or {}
+    assert (after["changed"], after["_meta.stream"]) == ("true", "")
 
 
 def test_writes_of_hive_make_copies_stale(

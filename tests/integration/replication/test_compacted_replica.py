@@ -20,7 +20,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.incrementing import cycles
 
-DATABASE = "compacted_replica"
+DATABASE, OTHER = "compacted_replica", "compacted_on_both_sides"
 #: The cleaner looks every second, and waits for readers.
 SOON = PollPolicy(first_s=0.1, longest_s=0.5, timeout_s=120)
 
@@ -41,7 +41,7 @@ def test_the_target_compacts_its_replica(
             "TBLPROPERTIES ('transactional'='true')",
         )
         run.bootstrap()
-        stream(source, first=0, last=10)
+        stream(source, DATABASE, first=0, last=10)
         run.cycle()
         name = f"{run.policy.target_database}.t"
         replica = target.warehouse / f"{run.policy.target_database}.db" / "t" / "p=1"
@@ -52,37 +52,62 @@ def test_the_target_compacts_its_replica(
         assert requested_at_s(target, run.policy.target_database) == pytest.approx(time.time(), abs=600)
         assert wait_until(lambda: directories(replica, "delta_*") == 0, SOON)
         # Increments go on from the target's own base.
-        stream(source, first=11, last=11)
+        stream(source, DATABASE, first=11, last=11)
         run.cycle()
         run.assert_equal("SELECT * FROM {db}.t")
         serve(target)
-        # The source merges rows that the target's base has with one that it lacks.
-        stream(source, first=12, last=12)
-        compact(source, CompactionKind.MINOR)
-        with pytest.raises(TargetChangedError, match="would show rows twice"):
-            run.cycle()
         # A base that the source's compaction made is copied, and what it replaces goes to the cleaner.
-        compact(source, CompactionKind.MAJOR)
-        stream(source, first=13, last=13)
+        compact(source, f"{DATABASE}.t", CompactionKind.MAJOR)
+        stream(source, DATABASE, first=12, last=12)
         run.cycle()
         serve(target)
         assert wait_until(lambda: directories(replica, "*") <= 2, SOON)
         run.assert_equal("SELECT * FROM {db}.t")
-        assert len(run.rows("SELECT id FROM {db}.t")[1]) == 14
+        assert len(run.rows("SELECT id FROM {db}.t")[1]) == 13
 
 
-def compact(source: EmbeddedMetastore, kind: CompactionKind) -> None:
-    """Compact the source's table."""
-    settings = MetastoreSettings(uris=(source.uri,))
-    (report,) = compact_table(settings, f"{DATABASE}.t", kind, in_threads(1))
-    assert report.state == "compacted"
+@pytest.mark.slow
+def test_results_of_both_sides_that_overlap_show_no_row_twice(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    hive_sql_target: HiveSql,
+    tmp_path: Path,
+) -> None:
+    hives = (hive_sql_source, hive_sql_target)
+    with cycles(source, target, hives, tmp_path, source_database=OTHER) as run:
+        run.write(
+            f"CREATE DATABASE {OTHER}",
+            f"CREATE TABLE {OTHER}.t (id int) PARTITIONED BY (p int) STORED AS ORC "
+            "TBLPROPERTIES ('transactional'='true', 'no_auto_compaction'='true')",
+        )
+        stream(source, OTHER, first=0, last=1)
+        run.bootstrap()
+        compact(target, f"{run.policy.target_database}.t", CompactionKind.MAJOR)
+        # The source merges these rows with one that the target lacks.
+        stream(source, OTHER, first=2, last=2)
+        compact(source, f"{OTHER}.t", CompactionKind.MINOR)
+        merged = source.warehouse / f"{OTHER}.db" / "t" / "p=1"
+        assert wait_until(lambda: directories(merged, "*") == 1, SOON)
+        with pytest.raises(TargetChangedError, match="would show rows twice"):
+            run.cycle()
+        compact(source, f"{OTHER}.t", CompactionKind.MAJOR)
+        run.cycle()
+        run.assert_equal("SELECT * FROM {db}.t")
+        assert sorted(run.rows("SELECT id FROM {db}.t")[1]) == [("0",), ("1",), ("2",)]
 
 
-def stream(source: EmbeddedMetastore, *, first: int, last: int) -> None:
+def compact(metastore: EmbeddedMetastore, table: str, kind: CompactionKind) -> None:
+    """Compact a table."""
+    (report,) = compact_table(MetastoreSettings(uris=(metastore.uri,)), table, kind, in_threads(1))
+    assert report.state == "compacted", report.message
+
+
+def stream(source: EmbeddedMetastore, database: str, *, first: int, last: int) -> None:
     """Commit rows with these numbers, one by one."""
     connection = (
         HiveStreamingConnection.new_builder()
-        .with_database(DATABASE)
+        .with_database(database)
         .with_table("t")
         .with_static_partition_values(["1"])
         .with_record_writer(StrictDelimitedInputWriter(field_delimiter=","))

@@ -34,7 +34,7 @@ from tests.support.small_source import storage
 from tests.support.streaming import Builders, rows
 
 ACCURATE = "COLUMN_STATS_ACCURATE"
-KEY = "_meta.here"
+KEY, OTHER = "_meta.here", "_meta.there"
 
 
 def once(metastore: MemoryMetastore, method: str) -> Any:
@@ -421,6 +421,60 @@ def test_a_position_is_not_set_back_with_the_statistics(
         connection.write(b"1,a")
     after = metastore.tables["d", "plain"].parameters
     assert (after[KEY], ACCURATE in after) == ("2", False)
+
+
+@pytest.mark.parametrize("mine", [KEY, OTHER])
+def test_the_position_of_the_other_stream_is_not_set_back(
+    builder: Builders, metastore: MemoryMetastore, mine: str
+) -> None:
+    """Nobody else moves a stream's own position, so the metastore compares that of the other stream."""
+    (other,) = {KEY, OTHER} - {mine}
+    metastore.tables["d", "plain"].parameters |= {ACCURATE: "{}", KEY: "1", OTHER: "1"}
+
+    def move(_args: Any) -> None:
+        del metastore.before["alter_table_req"]
+        metastore.tables["d", "plain"].parameters[other] = "2"
+
+    metastore.before["alter_table_req"] = move
+    with builder().with_position_key(mine).connect() as connection, connection.transaction():
+        connection.write(b"1,a")
+    after = metastore.tables["d", "plain"].parameters
+    assert (after[mine], after[other], ACCURATE in after) == ("1", "2", False)
+    assert metastore.calls.count("alter_table_req") == 2
+    assert not metastore.locks_of(f"plain:{other}")
+
+
+def test_the_positions_of_several_streams_stand_still_for_the_statistics(
+    builder: Builders, metastore: MemoryMetastore
+) -> None:
+    metastore.tables["d", "plain"].parameters |= {ACCURATE: "{}", KEY: "1", OTHER: "1"}
+
+    def commit(args: Any) -> None:
+        # The other stream commits before its fence is free.
+        if any(component.tablename == f"plain:{OTHER}" for component in args.rqst.component):
+            metastore.tables["d", "plain"].parameters[OTHER] = "2"
+
+    fenced: list[bool] = []
+    metastore.before["lock"] = commit
+    metastore.before["alter_table_req"] = lambda _args: fenced.append(
+        bool(metastore.locks_of(f"plain:{OTHER}"))
+    )
+    with builder().connect() as connection, connection.transaction():
+        connection.write(b"1,a")
+    after = metastore.tables["d", "plain"].parameters
+    assert (after[KEY], after[OTHER], ACCURATE in after) == ("1", "2", False)
+    assert fenced == [True]
+    assert not metastore.locks_of(f"plain:{OTHER}")
+
+
+def test_a_position_is_made_while_no_cluster_metadata_is_changed(
+    builder: Builders, metastore: MemoryMetastore
+) -> None:
+    locked: list[bool] = []
+    metastore.before["alter_table_req"] = lambda _args: locked.append(bool(metastore.locks_of("d.plain")))
+    with builder().with_position_key(KEY).connect():
+        assert locked == [True]
+    assert not metastore.locks_of("d.plain")
 
 
 def test_statistics_that_another_stream_has_withdrawn(builder: Builders, metastore: MemoryMetastore) -> None:

@@ -16,7 +16,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage import filesystem as storage_filesystem
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, upload
 from airflow_hive_federation.tables.write.plan import StagedFile, table_layout
-from airflow_hive_federation.tables.write.publish import Statement, publish
+from airflow_hive_federation.tables.write.publish import Publication, Statement, publish
 from airflow_hive_federation.tables.write.staging import staging_directory
 from airflow_hive_federation.transactions.locks import WriteKind
 from tests.support.small_source import storage
@@ -75,8 +75,8 @@ def staged(tmp_path: Path, partition: str, staging: str = f"{TABLE}/.staging") -
     return StagedFile(path=record, values=(partition,), bucket=0, row_count=1, size_bytes=9)
 
 
-def statement(locations: dict[str, str], undo: list[Any]) -> Statement:
-    """Describe an INSERT into a table whose partitions have these locations."""
+def publish_into(locations: dict[str, str], files: list[StagedFile], undo: list[Any]) -> None:
+    """Publish an INSERT into a table whose partitions have these locations."""
     table = types.Table(
         dbName="d",
         tableName="t",
@@ -95,7 +95,7 @@ def statement(locations: dict[str, str], undo: list[Any]) -> Statement:
         call=lambda *_: None,
     )
     transaction: Any = SimpleNamespace(id=5, on_abort=undo.append)
-    return Statement(
+    statement = Statement(
         client=client,
         transaction=transaction,
         layout=table_layout(table),
@@ -105,6 +105,7 @@ def statement(locations: dict[str, str], undo: list[Any]) -> Statement:
         static_values=None,
         storage_options=None,
     )
+    publish([Publication(statement=statement, files=files)])
 
 
 def files_of(store: Store) -> dict[str, bytes]:
@@ -116,7 +117,7 @@ def files_of(store: Store) -> dict[str, bytes]:
 def test_files_of_partitions_in_and_outside_of_the_table(store: Store, tmp_path: Path) -> None:
     files = [staged(tmp_path, value) for value in ("1", "2")]
     assert files_of(store) == {}
-    publish(statement({"1": f"{TABLE}/p=1", "2": f"{TABLE}/elsewhere/"}, []), files)
+    publish_into({"1": f"{TABLE}/p=1", "2": f"{TABLE}/elsewhere/"}, files, [])
     assert files_of(store) == {
         f"p=1/{DELTA}/bucket_00000_0": b"rows of 1",
         f"elsewhere/{DELTA}/bucket_00000_0": b"rows of 2",
@@ -128,7 +129,7 @@ def test_a_file_that_cannot_be_copied_to_its_partition_is_removed(store: Store, 
     undo: list[Any] = []
     files = [staged(tmp_path, "1")]
     with pytest.raises(ConfigurationError, match="in another store than its table"):
-        publish(statement({"1": "s3://other/p=1"}, undo), files)
+        publish_into({"1": "s3://other/p=1"}, files, undo)
     assert files_of(store) == {}
     undo[0]()
     assert store.find("other") == []
@@ -147,7 +148,7 @@ def test_partitions_whose_files_would_replace_each_other(
 ) -> None:
     files = [staged(tmp_path, value) for value in ("1", "2")]
     with pytest.raises(ConfigurationError, match=r"d\.t: files of partitions p=1 and p=2 would replace each"):
-        publish(statement(locations, []), files)
+        publish_into(locations, files, [])
     assert files_of(store) == {}
 
 
@@ -161,7 +162,7 @@ def test_what_does_not_count_is_abandoned_with_its_statement(
             staged(tmp_path, "lost", staging)
             if fails:
                 raise ZeroDivisionError
-            publish(statement({"1": f"{TABLE}/p=1"}, []), [counts])
+            publish_into({"1": f"{TABLE}/p=1"}, [counts], [])
     except ZeroDivisionError:
         pass
     assert list(files_of(store)) == ([] if fails else [f"p=1/{DELTA}/bucket_00000_0"])

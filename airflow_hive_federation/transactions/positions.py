@@ -1,0 +1,150 @@
+"""Alters tables without setting back the positions of streams, which are parameters of the same tables.
+
+A commit moves a position (``CommitTxnKeyValue``), and every change of a table replaces all of its parameters.
+If a commit comes between the reading and the writing of the table, the change sets the position back, and the
+stream reads its input twice. Two means prevent this:
+
+- The metastore compares one parameter when it alters a table, and refuses the change if it has moved.
+- A transaction that is going to move a position holds a lock of its own, the position's fence. Nobody moves
+  a position while another process holds its fence.
+
+The first means needs no waiting, and also protects a position that a client without fences moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from airflow_hive_federation.errors import LockTimeoutError, MetastoreServerError, NoSuchLockError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.transactions.locks import granted
+from airflow_hive_federation.waiting import PollPolicy
+
+PREFIX = "_meta"
+"""Begins the key of every position (``TxnStore.TXN_KEY_START``)."""
+WAITING = PollPolicy(first_s=0.05, longest_s=1.0, timeout_s=60.0)
+_ATTEMPTS = 5
+
+
+def positions(table: types.Table) -> dict[str, str]:
+    """Return the positions that a table keeps, by key."""
+    return {key: value for key, value in (table.parameters or {}).items() if key.startswith(PREFIX)}
+
+
+def fence(database: str, table: str, key: str) -> types.LockComponent:
+    """Return the lock that a transaction needs to move a position.
+
+    It locks a table that does not exist, so that only processes that move this position, or alter the table,
+    wait for it.
+    """
+    return types.LockComponent(
+        type=types.LockType.EXCLUSIVE,
+        level=types.LockLevel.TABLE,
+        dbname=database,
+        tablename=fence_name(table, key),
+        operationType=types.DataOperationType.NO_TXN,
+        isTransactional=False,
+    )
+
+
+def fence_name(table: str, key: str) -> str:
+    """Return the name of the table that does not exist, which a position's fence locks."""
+    return f"{table}:{key}".lower()
+
+
+@contextmanager
+def still(
+    client: MetastoreClient,
+    database: str,
+    table: str,
+    keys: Collection[str],
+    *,
+    policy: PollPolicy = WAITING,
+) -> Iterator[None]:
+    """Prevent commits from moving positions during the block.
+
+    The locks of a killed process, and those of a longer block, expire after ``hive.txn.timeout``.
+
+    :param keys: the positions; nothing is locked without any. The caller's transaction must not move them.
+    :raises LockTimeoutError: transactions that move the positions have not ended within the policy's
+        ``timeout_s``.
+    """
+    if not keys:
+        yield
+        return
+    answer = client.lock([fence(database, table, key) for key in sorted(keys)])
+    lock_id = answer.lockid or 0
+    try:
+        if not granted(client, answer, policy):
+            raise LockTimeoutError(
+                f"{database}.{table} cannot be altered: for {policy.timeout_s} s, transactions have been "
+                f"about to move {', '.join(sorted(keys))}.",
+                remedy="Run this again when the streams into the table have committed.",
+                tables=[f"{database}.{table}"],
+                lock_id=lock_id,
+                txn_id=None,
+            )
+        yield
+    finally:
+        with suppress(NoSuchLockError):
+            client.unlock(lock_id)
+
+
+def alter_beside_streams(
+    client: MetastoreClient,
+    database: str,
+    name: str,
+    change: Callable[[types.Table], types.Table | None],
+    *,
+    own: Collection[str] = (),
+    environment: Mapping[str, str] | None = None,
+    valid_write_ids: str | None = None,
+    write_id: int | None = None,
+) -> None:
+    """Alter a table as it is now, and keep the positions that streams commit meanwhile.
+
+    The metastore compares one position. Commits that would move others are waited for, and kept waiting.
+
+    :param change: changes the table, which was just read, and returns it; ``None`` leaves it as it is.
+    :param own: keys of positions whose fences the caller's transaction holds.
+    :param environment: see :meth:`MetastoreClient.alter_table`, as for the other parameters.
+    :raises LockTimeoutError: if transactions that move positions do not end in time.
+    :raises MetastoreServerError: if the metastore refuses the change, or others alter the table all the time.
+    """
+    held: list[str] = []
+    failures = 0
+    while True:
+        with still(client, database, name, held):
+            table = client.get_table(database, name)
+            present = positions(table)
+            others = sorted(present.keys() - {*own})
+            if not {*others[1:]} <= {*held}:
+                held = others[1:]
+                continue
+            altered = change(table)
+            if altered is None:
+                return
+            guard = next(iter(others or sorted(present)), None)
+            try:
+                client.alter_table(
+                    database,
+                    name,
+                    altered,
+                    environment=environment,
+                    valid_write_ids=valid_write_ids,
+                    write_id=write_id,
+                    expected_parameter=None if guard is None else (guard, present[guard]),
+                )
+                return
+            except MetastoreServerError as error:
+                failures += 1
+                if guard is None or "has been modified" not in error.message:
+                    raise
+                if failures == _ATTEMPTS:
+                    raise MetastoreServerError(
+                        f"{database}.{name} is altered all the time: {error.message}",
+                        remedy="Try again.",
+                        **error.facts,
+                    ) from error
