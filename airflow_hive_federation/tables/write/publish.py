@@ -359,12 +359,11 @@ def _mark_stale(all_placed: Sequence[_Placed]) -> None:
         return
     statement = all_placed[0].publication.statement
     layout, client = statement.layout, statement.client
-    described: list[Any] = (
-        list(partitions_of(client, layout, values).values())
+    stale = (
+        claiming_accuracy(list(partitions_of(client, layout, values).values()))
         if layout.partition_keys
-        else [client.get_table(layout.database, layout.table)]
+        else claiming_accuracy([client.get_table(layout.database, layout.table)])
     )
-    stale = claiming_accuracy(described)
     if not stale:
         return
     seen = statement.transaction.snapshot(layout.database, layout.table).write_ids.text()

@@ -720,7 +720,8 @@ def test_a_partition_that_another_writer_makes_first_elsewhere(
 
     def second(self: MetastoreClient, *arguments: Any, **options: Any) -> None:
         monkeypatch.undo()
-        hive.execute(f"alter table w.met add partition (p = 1) location 'file:{tmp_path}/theirs'")
+        hive.execute("alter table w.met add partition (p = 1)")
+        hive.execute(f"alter table w.met partition (p = 1) set location 'file:{tmp_path}/theirs'")
         add_partitions(self, *arguments, **options)
 
     monkeypatch.setattr(MetastoreClient, "add_partitions", second)
