@@ -102,9 +102,13 @@ class TableConvergence:
             give_write_ids(self._client, self._layout.policy, self._name, self._write_ids.high_watermark)
         step(Step.CREATE, self._name)
         wanted = statistics.without_stale_statistics(self._layout.table(self._document, self._parameters))
-        create_or_keep(self._client, self._layout.policy, wanted, copy.copy(self._constraints))
+        seed = None
+        if self._write_ids:
+            seed = seed_text(self._database, self._name, self._write_ids.high_watermark)
+        if not create_or_keep(self._client, self._layout.policy, wanted, copy.copy(self._constraints)):
+            statistics.add_of_table(self._client, wanted, valid_write_ids=seed)
         step(Step.PARTITIONS, self._name)
-        return self._create_partitions()
+        return self._create_partitions(seed)
 
     def keep_shape(self) -> bool:
         """Withdraw the statistics of a table that keeps its shape; return whether it keeps its shape.
@@ -260,14 +264,11 @@ class TableConvergence:
 
     # -- partitions ------------------------------------------------------------------------------------
 
-    def _create_partitions(self) -> int:
+    def _create_partitions(self, seed: str | None) -> int:
         partitions = (
             definitions.with_honest_statistics(partition, self._write_ids)
             for _, partition in self._target_partitions()
         )
-        seed = None
-        if self._write_ids:
-            seed = seed_text(self._database, self._name, self._write_ids.high_watermark)
         count = 0
         for batch in self._batches(partitions, Activity.CREATED):
             count += len(batch)

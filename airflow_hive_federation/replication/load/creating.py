@@ -43,8 +43,11 @@ def create_or_keep(
     policy: ReplicationPolicy,
     made: types.Table,
     constraints: types.SQLAllTableConstraints,
-) -> None:
-    """Create a table unless an earlier run of the load has created it.
+) -> bool:
+    """Create a table unless an earlier run of the load has created it; return whether the call created it.
+
+    A metastore writes column statistics after it has committed the table (``CreateTableHandler``). If that
+    fails, it repeats its call, and finds the table without them.
 
     :param made: wire ``Table``.
     :param constraints: its constraints.
@@ -52,16 +55,18 @@ def create_or_keep(
     """
     try:
         create_table(client, made, constraints)
+        return True
     except AlreadyExistsError:
         keep_managed(client, made)
         current = client.get_table(made.dbName, made.tableName)
         differences = definition_differences(made, current)
         if not differences and (is_ours(current, policy) or not policy.into_existing):
-            return
+            return False
         if not policy.into_existing:
             raise changed_by_others(f"Table {made.dbName}.{made.tableName}", differences) from None
         made.id = current.id
         client.alter_table(made.dbName, made.tableName, made, environment=statistics.KEEP_STATISTICS)
+        return False
 
 
 def changed_by_others(subject: str, differences: Sequence[Difference]) -> TargetChangedError:

@@ -121,6 +121,21 @@ def add_partitions(
         )
 
 
+def add_of_table(client: MetastoreClient, table: types.Table, *, valid_write_ids: str | None) -> None:
+    """Write the column statistics of a table that exists already, perhaps without them.
+
+    :param table: wire ``Table`` with ``colStats`` if it has any; these are removed from it.
+    :param valid_write_ids: for a transactional table, its write ids on this metastore, in Hive's text form.
+    """
+    statistics = take_statistics([table], transactional=valid_write_ids is not None)
+    for write_id, described in statistics.items():
+        client.set_column_statistics(
+            [column_statistics for _, column_statistics in described],
+            write_id=write_id,
+            valid_write_ids=valid_write_ids,
+        )
+
+
 def _put_write_ids(
     client: MetastoreClient, partitions: Sequence[types.Partition], valid_write_ids: str
 ) -> None:
@@ -159,21 +174,20 @@ def delete_column_statistics(
 
 
 def take_statistics(
-    partitions: Sequence[types.Partition], *, transactional: bool
-) -> Mapping[int | None, Sequence[tuple[types.Partition, types.ColumnStatistics]]]:
-    """Remove the column statistics from partitions; return both, by the write id under which they hold.
+    described: Sequence[Described], *, transactional: bool
+) -> Mapping[int | None, Sequence[tuple[Described, types.ColumnStatistics]]]:
+    """Remove column statistics from their tables or partitions; return both, by the write id of validity.
 
+    :param described: wire objects with ``colStats`` if they have any.
     :param transactional: statistics of a transactional table without a write id hold for no reader
         (``TxnUtils``/``ObjectStore.isCurrentStatsValidForTheQuery``), and are left out.
     """
-    by_write_id: defaultdict[int | None, list[tuple[types.Partition, types.ColumnStatistics]]] = defaultdict(
-        list
-    )
-    for partition in partitions:
-        statistics, partition.colStats = partition.colStats, None
-        write_id = partition.writeId if transactional else None
+    by_write_id: defaultdict[int | None, list[tuple[Described, types.ColumnStatistics]]] = defaultdict(list)
+    for entity in described:
+        statistics, entity.colStats = entity.colStats, None
+        write_id = entity.writeId if transactional else None
         if statistics is not None and (write_id or 0) >= int(transactional):
-            by_write_id[write_id].append((partition, statistics))
+            by_write_id[write_id].append((entity, statistics))
     return by_write_id
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
 from airflow_hive_federation.storage.filesystem import local_path
@@ -203,6 +205,42 @@ def test_hive_answers_counts_from_the_replicated_statistics(
         table: Any = client.get_table("shop_copy", "customers", with_column_stats=True)
     statistics = {statistics.colName: statistics.statsData for statistics in table.colStats.statsObj}
     assert statistics["id"].longStats.highValue == 2
+
+
+def test_a_metastore_that_repeats_a_creation_gets_the_statistics(
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It commits the table first, and finds that one when it repeats its call."""
+    for statement in (
+        "CREATE DATABASE repeated",
+        "CREATE TABLE repeated.t (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')",
+        "INSERT INTO repeated.t VALUES (7)",
+        "ANALYZE TABLE repeated.t COMPUTE STATISTICS FOR COLUMNS",
+    ):
+        hive_sql_source.execute(statement)
+    create_table = MetastoreClient.create_table
+
+    def repeated(self: MetastoreClient, table: types.Table, **options: Any) -> None:
+        bare = copy.copy(table)
+        bare.colStats = None
+        create_table(self, bare, **options)
+        create_table(self, table, **options)
+
+    monkeypatch.setattr(MetastoreClient, "create_table", repeated)
+    with replication(
+        source, target, spark, tmp_path, source_database="repeated", target_database="repeated_copy"
+    ) as site:
+        site.load(site.dump().dump)
+        with site.target.client() as client:
+            table: Any = client.get_table("repeated_copy", "t", with_column_stats=True)
+    (statistics,) = table.colStats.statsObj
+    assert (statistics.colName, statistics.statsData.longStats.highValue) == ("id", 7)
+    assert "COLUMN_STATS" in table.parameters["COLUMN_STATS_ACCURATE"]
 
 
 def test_partition_statistics_are_those_of_the_source(replica: Replica) -> None:
