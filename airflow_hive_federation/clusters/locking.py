@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from airflow_hive_federation.errors import LockTimeoutError, NoSuchLockError
+from airflow_hive_federation.errors import NoSuchLockError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.transactions.locks import granted
+from airflow_hive_federation.transactions.locks import held
 from airflow_hive_federation.waiting import PollPolicy
 
 LOCK_DATABASE = "hive-federation"
@@ -65,21 +65,15 @@ def altering(
     components += [
         exclusive(table.lower(), partition=partition, others_may_read=True) for partition in partitions
     ]
-    answer = client.lock(components)
-    lock_id = answer.lockid or 0
-    try:
-        if not granted(client, answer, policy):
-            raise LockTimeoutError(
-                f"Other processes have held locks on {table} for {policy.timeout_s} s.",
-                remedy="List the holders by SHOW LOCKS; a killed process's lock ends by hive.txn.timeout.",
-                tables=[table],
-                lock_id=lock_id,
-                txn_id=None,
-            )
+    with held(
+        client,
+        components,
+        policy,
+        f"Other processes have held locks on {table} for {policy.timeout_s} s.",
+        remedy="List the holders by SHOW LOCKS; a killed process's lock ends by hive.txn.timeout.",
+        tables=[table],
+    ):
         yield
-    finally:
-        with suppress(NoSuchLockError):
-            client.unlock(lock_id)
 
 
 def waiting_writers(client: MetastoreClient, table: str) -> list[str]:

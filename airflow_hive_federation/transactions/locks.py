@@ -1,4 +1,4 @@
-"""Builds the lock requests of reads and writes, and waits for their locks.
+"""Builds the lock requests of reads and writes, waits for locks, and holds them during a block.
 
 The rules are those of Hive 4's ``AcidUtils.makeLockComponents`` with its default settings
 (``hive.txn.xlock.write`` and ``hive.txn.xlock.iow``):
@@ -16,11 +16,13 @@ A SELECT takes SHARED_READ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airflow_hive_federation.errors import LockTimeoutError, NoSuchLockError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
@@ -138,6 +140,33 @@ def excluding_components(tables: Iterable[str]) -> list[types.LockComponent]:
 def operation_type(kind: WriteKind) -> types.DataOperationType:
     """Return the metastore's type of a write; an overwrite has the type and the conflicts of an update."""
     return _OPERATIONS[kind]
+
+
+@contextmanager
+def held(
+    client: MetastoreClient,
+    components: Sequence[types.LockComponent],
+    policy: PollPolicy,
+    message: str,
+    *,
+    tables: Sequence[str],
+    remedy: str,
+) -> Iterator[None]:
+    """Hold locks outside of a transaction during the block. Those of a killed process expire.
+
+    :param message: the text of the error if the locks are not granted.
+    :param tables: the tables that the error names.
+    :raises LockTimeoutError: the locks are not granted within the policy's ``timeout_s``.
+    """
+    answer = client.lock(components)
+    lock_id = answer.lockid or 0
+    try:
+        if not granted(client, answer, policy):
+            raise LockTimeoutError(message, remedy=remedy, tables=[*tables], lock_id=lock_id, txn_id=None)
+        yield
+    finally:
+        with suppress(NoSuchLockError):
+            client.unlock(lock_id)
 
 
 def granted(

@@ -14,12 +14,12 @@ The first means needs no waiting, and also protects a position that a client wit
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from airflow_hive_federation.errors import LockTimeoutError, MetastoreServerError, NoSuchLockError
+from airflow_hive_federation.errors import MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.transactions.locks import granted
+from airflow_hive_federation.transactions.locks import held
 from airflow_hive_federation.waiting import PollPolicy
 
 PREFIX = "_meta"
@@ -74,22 +74,16 @@ def still(
     if not keys:
         yield
         return
-    answer = client.lock([fence(database, table, key) for key in sorted(keys)])
-    lock_id = answer.lockid or 0
-    try:
-        if not granted(client, answer, policy):
-            raise LockTimeoutError(
-                f"{database}.{table} cannot be altered: for {policy.timeout_s} s, transactions have been "
-                f"about to move {', '.join(sorted(keys))}.",
-                remedy="Run this again when the streams into the table have committed.",
-                tables=[f"{database}.{table}"],
-                lock_id=lock_id,
-                txn_id=None,
-            )
+    with held(
+        client,
+        [fence(database, table, key) for key in sorted(keys)],
+        policy,
+        f"{database}.{table} cannot be altered: for {policy.timeout_s} s, transactions have been about to "
+        f"move {', '.join(sorted(keys))}.",
+        remedy="Run this again when the streams into the table have committed.",
+        tables=[f"{database}.{table}"],
+    ):
         yield
-    finally:
-        with suppress(NoSuchLockError):
-            client.unlock(lock_id)
 
 
 def alter_beside_streams(

@@ -102,13 +102,10 @@ class TableConvergence:
             give_write_ids(self._client, self._layout.policy, self._name, self._write_ids.high_watermark)
         step(Step.CREATE, self._name)
         wanted = statistics.without_stale_statistics(self._layout.table(self._document, self._parameters))
-        seed = None
-        if self._write_ids:
-            seed = seed_text(self._database, self._name, self._write_ids.high_watermark)
         if not create_or_keep(self._client, self._layout.policy, wanted, copy.copy(self._constraints)):
-            statistics.add_of_table(self._client, wanted, valid_write_ids=seed)
+            statistics.add_of_table(self._client, wanted, valid_write_ids=self._seed())
         step(Step.PARTITIONS, self._name)
-        return self._create_partitions(seed)
+        return self._create_partitions()
 
     def keep_shape(self) -> bool:
         """Withdraw the statistics of a table that keeps its shape; return whether it keeps its shape.
@@ -264,12 +261,18 @@ class TableConvergence:
 
     # -- partitions ------------------------------------------------------------------------------------
 
-    def _create_partitions(self, seed: str | None) -> int:
+    def _seed(self) -> str | None:
+        """Return the write ids with which a transactional table starts, in Hive's text form."""
+        if not self._write_ids:
+            return None
+        return seed_text(self._database, self._name, self._write_ids.high_watermark)
+
+    def _create_partitions(self) -> int:
         partitions = (
             definitions.with_honest_statistics(partition, self._write_ids)
             for _, partition in self._target_partitions()
         )
-        count = 0
+        count, seed = 0, self._seed()
         for batch in self._batches(partitions, Activity.CREATED):
             count += len(batch)
             statistics.add_partitions(
