@@ -19,8 +19,6 @@ No partition gets a request while a streaming batch in it is half committed: Hiv
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,6 +29,7 @@ from typing import TypeVar
 from airflow_hive_federation import __version__
 from airflow_hive_federation.acid.snapshot import AcidState, acid_state
 from airflow_hive_federation.compaction.plan import compactor_write_ids
+from airflow_hive_federation.compaction.worker_names import worker_name
 from airflow_hive_federation.errors import AcidFormatError, InvalidOperationError, MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -183,7 +182,7 @@ class TargetCompactions:
         request = types.CompactionRequest(
             dbname=self._database,
             tablename=table,
-            initiatorId=f"hive-federation-{socket.gethostname()}-{os.getpid()}",
+            initiatorId=worker_name(),
             initiatorVersion=__version__,
         )
         accepted = 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -18,23 +20,33 @@ from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimi
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
-from tests.support.incrementing import cycles
+from tests.support.incrementing import Cycles, cycles
 
 DATABASE, OTHER = "compacted_replica", "compacted_on_both_sides"
 #: The cleaner looks every second, and waits for readers.
 SOON = PollPolicy(first_s=0.1, longest_s=0.5, timeout_s=120)
 
+Opened = Callable[[str], AbstractContextManager[Cycles]]
 
-@pytest.mark.slow
-def test_the_target_compacts_its_replica(
+
+@pytest.fixture
+def opened(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
     hive_sql_source: HiveSql,
     hive_sql_target: HiveSql,
     tmp_path: Path,
-) -> None:
+) -> Opened:
+    """Begin the cycles of a database, judged by Hive on both sides."""
     hives = (hive_sql_source, hive_sql_target)
-    with cycles(source, target, hives, tmp_path, source_database=DATABASE) as run:
+    return lambda database: cycles(source, target, hives, tmp_path, source_database=database)
+
+
+@pytest.mark.slow
+def test_the_target_compacts_its_replica(
+    source: EmbeddedMetastore, target: EmbeddedMetastore, opened: Opened
+) -> None:
+    with opened(DATABASE) as run:
         run.write(
             f"CREATE DATABASE {DATABASE}",
             f"CREATE TABLE {DATABASE}.t (id int) PARTITIONED BY (p int) STORED AS ORC "
@@ -68,14 +80,9 @@ def test_the_target_compacts_its_replica(
 
 @pytest.mark.slow
 def test_results_of_both_sides_that_overlap_show_no_row_twice(
-    source: EmbeddedMetastore,
-    target: EmbeddedMetastore,
-    hive_sql_source: HiveSql,
-    hive_sql_target: HiveSql,
-    tmp_path: Path,
+    source: EmbeddedMetastore, target: EmbeddedMetastore, opened: Opened
 ) -> None:
-    hives = (hive_sql_source, hive_sql_target)
-    with cycles(source, target, hives, tmp_path, source_database=OTHER) as run:
+    with opened(OTHER) as run:
         run.write(
             f"CREATE DATABASE {OTHER}",
             f"CREATE TABLE {OTHER}.t (id int) PARTITIONED BY (p int) STORED AS ORC "
