@@ -123,10 +123,11 @@ def test_scripts_and_archives_are_in_the_working_directory_of_a_task(
     sql.execute(f"ADD FILE {tmp_path}/twice.sh")
     sql.execute(f"ADD ARCHIVE {archive}")
     doubled = "SELECT TRANSFORM (a) USING 'sh twice.sh' AS (b STRING) FROM (SELECT 'x' AS a) t"
-    unpacked = doubled.replace("sh twice.sh", "cat words.zip/words.txt")
+    # A script that ends before it has read its rows breaks Hive's pipe, and Hive fails.
+    unpacked = doubled.replace("sh twice.sh", "cat - words.zip/words.txt")
     for _ in range(2):
         assert sql.execute(doubled) == [("xx",)]
-        assert sql.execute(unpacked) == [("inside",)]
+        assert sql.execute(unpacked) == [("x",), ("inside",)]
     assert not any(link.is_symlink() for link in links)
     sql.execute(f"DELETE FILE {tmp_path}/twice.sh")
     sql.execute(f"DELETE ARCHIVE {archive}")
