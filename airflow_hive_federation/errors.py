@@ -272,6 +272,13 @@ class CycleLostError(CycleRunningError):
     """This cycle has lost its lock: another may have taken its place, so this one changes nothing more."""
 
 
+class CompactionRunningError(ReplicationError, retryable=True):
+    """The target compacts a partition in which a load places a result of the source's compaction.
+
+    ``table`` and ``partition`` name it; the partition is empty for a table without partitions.
+    """
+
+
 class GroupMembershipError(ReplicationError):
     """A policy's cycle breaks the rules of a consistency group; ``group`` and ``policies`` name both."""
 

@@ -20,7 +20,8 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.load.copying import TableCopy, readers_kept_out
+from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.placing import readers_kept_out
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.listing import list_files

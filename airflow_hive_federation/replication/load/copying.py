@@ -1,17 +1,16 @@
-"""Plans the copy of an increment's files, and moves and removes files on the target.
+"""Plans the copy of an increment's files, and removes files on the target.
 
 New deltas are invisible to readers until the target has committed their write ids, so they are copied
 straight to their places. Results of compactions on the source are not: a base or a merged delta that begins
 at or below the write ids that readers of the target already see would count as complete while half of it has
 arrived, and hide the directories that it replaces. Such a directory is copied to a hidden place beside, and
-moved when it is whole. In an object store the move copies file by file, while a lock keeps readers out.
+moved when it is whole (see :mod:`.placing`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -21,8 +20,8 @@ from airflow_hive_federation.acid.names import (
     is_acid_directory,
     parse_directory,
 )
-from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.model.files import CopyItem, FileEntry
+from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.progress.cycle_events import CopyPlanned, TableCopied
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -30,7 +29,12 @@ from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads
-from airflow_hive_federation.replication.load.own_compactions import OwnCompactions, divided
+from airflow_hive_federation.replication.load.own_compactions import (
+    OwnCompactions,
+    can_overlap,
+    directories_of,
+    divided,
+)
 from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout, final_uri
 from airflow_hive_federation.replication.replica.table_index import TableIndex
@@ -38,16 +42,24 @@ from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
     canonical,
     join,
-    open_filesystem,
     parse_location,
-    storage_errors,
 )
-from airflow_hive_federation.storage.listing import is_there, list_many
+from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import read_plan
-from airflow_hive_federation.storage.publishing import remove_file, rename
-from airflow_hive_federation.transactions.heartbeat import transaction_timeout_s
-from airflow_hive_federation.transactions.transaction import LOCK_POLICY, Transaction
+from airflow_hive_federation.storage.publishing import remove_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceDirectories:
+    """The names of the source's directories in a partition.
+
+    :param names: all of them.
+    :param placed: those that hidden places hold, or may have held in a load that was killed.
+    """
+
+    names: frozenset[str]
+    placed: frozenset[str]
 
 
 @dataclass(kw_only=True)
@@ -58,12 +70,15 @@ class TableCopy:
     :param staged: hidden directory → the place to which it is moved.
     :param extraneous: URIs of files that the source no longer has (tables that are not transactional).
     :param renamed: the URI on the target of a file that was renamed on the source → its former URI there.
+    :param contested: canonical URI on the target of each partition in which a compaction of the target could
+        make readers see rows of ``staged`` twice → the source's directories there.
     """
 
     items: list[CopyItem] = field(default_factory=list)
     staged: dict[str, str] = field(default_factory=dict)
     extraneous: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
+    contested: dict[str, SourceDirectories] = field(default_factory=dict)
 
 
 def total(copies: Mapping[str, TableCopy]) -> tuple[int, int]:
@@ -193,6 +208,8 @@ def plan_copy(
     repaired: Collection[str] = (),
     complete: int = 0,
     only: Collection[str] | None = None,
+    transactions: Callable[[], ValidTxns] = ValidTxns.everything,
+    resumed: bool = False,
 ) -> TableCopy:
     """Compare a table's files with the files on the target.
 
@@ -206,10 +223,12 @@ def plan_copy(
     :param complete: write id up to which the target has every write id, with none open.
     :param repaired: canonical URIs of files of the target that differ, or may differ, from their copies.
     :param only: names of the partitions to compare; ``None`` for the whole table.
+    :param transactions: returns the target's transactions, as they are after ``there`` was listed.
+    :param resumed: a load that was killed may have placed directories.
     :raises TargetChangedError: results of compactions of both sides would show rows twice.
     """
     transactional = document.kind.transactional
-    directories = _directories(there)
+    directories = directories_of(there)
     # Most tables have none, and looking at the place of each file takes longer.
     has_hidden = any(f"/{STAGE}/" in uri for uri in there)
     copy = TableCopy()
@@ -239,7 +258,11 @@ def plan_copy(
             former = replace(file, path=file.renamed_from, target_path=file.renamed_from)
             copy.renamed[target] = canonical(layout.file(document, former))
     if transactional and visible is not None:
-        _leave_out_own_rows(copy, OwnCompactions(document.name, directories, complete), wanted)
+        own = OwnCompactions(document.name, directories, complete, transactions)
+        _leave_out_own_rows(copy, own, wanted)
+        copy.contested = _contested(copy, directories, wanted, complete, resumed=resumed)
+        for home, of_source in copy.contested.items():
+            own.refuse_beside(home, of_source.placed, of_source.names)
     surplus = there.keys() - wanted
     # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
     copy.extraneous = sorted(surplus.intersection(repaired) if transactional else surplus)
@@ -258,13 +281,46 @@ def _leave_out_own_rows(copy: TableCopy, own: OwnCompactions, wanted: Collection
         home, path = divided(canonical(final_uri(item.target)))
         name = path.partition("/")[0]
         if own.beside(home, name):
-            of_source = of_source or _directories(wanted)
+            of_source = of_source or directories_of(wanted)
             if own.has_rows(home, name, of_source[home]):
                 left_out.add(f"{home}/{name}")
                 continue
         kept.append(item)
     copy.items = kept
     copy.staged = {hidden: home for hidden, home in copy.staged.items() if canonical(home) not in left_out}
+
+
+def _contested(
+    copy: TableCopy,
+    there: Mapping[str, Collection[str]],
+    wanted: Collection[str],
+    complete: int,
+    *,
+    resumed: bool,
+) -> dict[str, SourceDirectories]:
+    """Return the partitions in which a compaction of the target could make rows visible twice.
+
+    :param there: the target's directories, see :func:`.own_compactions.directories_of`.
+    :param wanted: the canonical URIs on the target of all files of the source.
+    """
+    placed: defaultdict[str, set[str]] = defaultdict(set)
+    for uri in copy.staged.values():
+        home, _, name = canonical(uri).rpartition("/")
+        if can_overlap(name, complete):
+            placed[home].add(name)
+    if not (placed or resumed):
+        return {}
+    of_source = {
+        home: frozenset(filter(is_acid_directory, names)) for home, names in directories_of(wanted).items()
+    }
+    if resumed:
+        for home, names in of_source.items():
+            if any(is_acid_directory(name) and name not in names for name in there.get(home, ())):
+                placed[home].update(names)
+    return {
+        home: SourceDirectories(names=of_source.get(home, frozenset()), placed=frozenset(names))
+        for home, names in placed.items()
+    }
 
 
 def move_renamed(copies: Mapping[str, TableCopy], earlier: EarlierCopies) -> None:
@@ -279,62 +335,6 @@ def move_renamed(copies: Mapping[str, TableCopy], earlier: EarlierCopies) -> Non
         digests = earlier.digests(table) if renamed else {}
         if digests:
             copy.items = [_moved(item, renamed.get(item.target), digests) for item in copy.items]
-
-
-@contextmanager
-def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[Callable[[], None]]:
-    """Keep the readers of a table in an object store out while its hidden directories are placed.
-
-    There a directory appears file by file, and half of a base would count as the whole. The lock of a killed
-    load ends with its transaction, so the wait outlasts that timeout, and then allows readers the usual time.
-
-    :param client: client of the target.
-    :param table: ``database.table``.
-    :return: a function that raises if readers may come in again.
-    :raises LockTimeoutError: readers of the table do not end.
-    """
-    stores = {parse_location(home).scheme for home in copy.staged.values()}
-    if stores.isdisjoint(OBJECT_STORES):
-        yield lambda: None
-        return
-    timeout_s = transaction_timeout_s(client) + (LOCK_POLICY.timeout_s or 0.0)
-    patient = replace(LOCK_POLICY, timeout_s=timeout_s)
-    with Transaction(client, read_only=True, lock_policy=patient) as transaction:
-        transaction.lock_out([table])
-        yield transaction.check
-
-
-def place_staged(
-    copy: TableCopy,
-    options: StorageOptions | None = None,
-    *,
-    check: Callable[[], None] = lambda: None,
-    check_lock: Callable[[], None] = lambda: None,
-) -> None:
-    """Move hidden directories, one after the other, to the places that readers see.
-
-    :param check: runs before each directory, and before each object of one in an object store, and raises if
-        the cycle must end.
-    :param check_lock: runs before each directory, and raises if readers are not kept out any more. (A
-        directory that has been begun is better finished.)
-    """
-    for staged, home in copy.staged.items():
-        check()
-        # A missing directory was moved by a run that was killed afterwards.
-        if is_there(staged, options=options):
-            check_lock()
-            filesystem, path = open_filesystem(staged, options)
-            _, target = open_filesystem(home, options)
-            with storage_errors(home):
-                rename(filesystem, path, target, check=check)
-    # A partition may have several hidden directories, so their parent is removed only after all have been
-    # moved.
-    for stage in sorted({staged.rpartition("/")[0] for staged in copy.staged}):
-        check()
-        if is_there(stage, options=options):
-            filesystem, path = open_filesystem(stage, options)
-            with storage_errors(stage):
-                filesystem.rm(path, recursive=True)
 
 
 def remove_extraneous(
@@ -353,6 +353,22 @@ def _moved(item: CopyItem, former: str | None, digests: Mapping[str, str]) -> Co
     if former is None or former not in digests:
         return item
     return replace(item, moved_from=former, digest=digests[former])
+
+
+def partition_names(
+    directory: DumpDirectory, layout: TargetLayout, document: TableDocument, only: Collection[str] | None
+) -> dict[str, str]:
+    """Return the names of partitions by the canonical URIs of their directories on the target.
+
+    :param only: names of partitions; ``None`` for the whole table.
+    :return: for a table without partitions, its own directory with an empty name.
+    """
+    if not document.partition_keys:
+        return {canonical(layout.directory(document, document.location, "")): ""}
+    return {
+        canonical(layout.directory(document, line.location, line.name)): line.name
+        for line in directory.partitions(document.name, only=only)
+    }
 
 
 def _roots(layout: TargetLayout, document: TableDocument) -> Iterator[str]:
@@ -376,7 +392,7 @@ def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> 
 def _is_to_move(staged: str, home: str, directories: Mapping[str, Collection[str]]) -> bool:
     """Return whether a hidden directory has not been moved yet, or only in part.
 
-    :param directories: see :func:`_directories`.
+    :param directories: see :func:`.own_compactions.directories_of`.
     """
     return not _has_files(home, directories) or _is_half_moved(staged, home, directories)
 
@@ -393,21 +409,10 @@ def _is_half_moved(staged: str, home: str, directories: Mapping[str, Collection[
 def _has_files(uri: str, directories: Mapping[str, Collection[str]]) -> bool:
     """Return whether files lie below a directory.
 
-    :param directories: see :func:`_directories`.
+    :param directories: see :func:`.own_compactions.directories_of`.
     """
     parent, _, name = canonical(uri).rpartition("/")
     return name in directories.get(parent, ())
-
-
-def _directories(files: Iterable[str]) -> Mapping[str, Collection[str]]:
-    """Map the canonical URI of a directory to the names of its subdirectories that hold files."""
-    subdirectories: defaultdict[str, set[str]] = defaultdict(set)
-    for uri in files:
-        parent, _, name = uri.rpartition("/")[0].rpartition("/")
-        while name and name not in subdirectories[parent]:
-            subdirectories[parent].add(name)
-            parent, _, name = parent.rpartition("/")
-    return subdirectories
 
 
 def _is_covered(target: str, complete: int, directories: Mapping[str, Collection[str]]) -> bool:
@@ -419,7 +424,7 @@ def _is_covered(target: str, complete: int, directories: Mapping[str, Collection
     so before the compaction that replaced it is committed.
 
     :param complete: write id up to which the target has every write id.
-    :param directories: see :func:`_directories`.
+    :param directories: see :func:`.own_compactions.directories_of`.
     """
     home, _, name = target.rpartition("/")[0].rpartition("/")
     if not is_acid_directory(name) or parse_directory(name).max_write_id > complete:

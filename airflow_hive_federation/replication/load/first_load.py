@@ -158,7 +158,7 @@ class FirstLoad(TargetLoad):
         if is_same or adopting:
             self._client.drop_table(self._database, name, delete_data=False, if_exists=True)
         else:
-            self._drop_table(name)
+            self._places.drop_table(self._client, name)
 
     def _document(self, name: str) -> TableDocument:
         # A bootstrap's tables are too many to keep all documents in memory.

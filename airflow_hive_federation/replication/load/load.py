@@ -69,8 +69,9 @@ def load_into_target(
     :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
-    :raises TargetChangedError: the target stands at another event, somebody wrote to it, or a table of it is
-        not the policy's.
+    :raises TargetChangedError: the target stands at another event, somebody wrote to it, a table of it is
+        not the policy's, or rows would show twice after compactions of both sides.
+    :raises CompactionRunningError: a compaction of the target is in the way of one of the source.
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide tables of the target.
     """
@@ -150,9 +151,11 @@ def _carry_out(
     load.shape()
     if load.is_increment:
         load.allocate()
+        load.keep_compactions_away()
         yield Stage.ALLOCATED
         if not in_group:
             load.end_transactions()
+        load.keep_compactions_away()
         load.drop()
         load.describe()
         if not in_group:

@@ -40,7 +40,7 @@ from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import Observer, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.copying import TableCopy, partition_names
 from airflow_hive_federation.replication.load.own_compactions import divided
 from airflow_hive_federation.replication.replica.layout import TargetLayout, final_uri
 from airflow_hive_federation.runtime.durations import parse_duration_s
@@ -148,7 +148,7 @@ class TargetCompactions:
         if write_ids is None or not document.kind.transactional or not self._is_automatic(document):
             return
         thresholds = self._thresholds.of_table(document.table.parameters or {})
-        partitions = self._partitions(document, only)
+        partitions = partition_names(self._directory, self._layout, document, only)
         needed = {}
         for home, listing in _by_directory(there, copy).items():
             need = _need(listing, write_ids, thresholds) if home in partitions else None
@@ -250,15 +250,6 @@ class TargetCompactions:
 
     def _setting(self, name: str) -> str:
         return str(self._client.call("get_config_value", name, "") or "").lower()
-
-    def _partitions(self, document: TableDocument, only: Collection[str] | None) -> dict[str, str]:
-        """Return the names of partitions by the canonical URIs of their directories on the target."""
-        if not document.partition_keys:
-            return {canonical(self._layout.directory(document, document.location, "")): ""}
-        return {
-            canonical(self._layout.directory(document, line.location, line.name)): line.name
-            for line in self._directory.partitions(document.name, only=only)
-        }
 
 
 def _by_directory(there: Mapping[str, FileEntry], copy: TableCopy) -> dict[str, list[FileEntry]]:

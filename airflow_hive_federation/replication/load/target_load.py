@@ -27,9 +27,7 @@ from airflow_hive_federation.replication.load.copying import (
     files_there,
     move_renamed,
     partition_files_there,
-    place_staged,
     plan_copy,
-    readers_kept_out,
     remove_extraneous,
     report_copies,
     report_plan,
@@ -37,6 +35,7 @@ from airflow_hive_federation.replication.load.copying import (
 )
 from airflow_hive_federation.replication.load.creating import give_write_ids, is_ours
 from airflow_hive_federation.replication.load.digests import note_digests
+from airflow_hive_federation.replication.load.placing import Placing
 from airflow_hive_federation.replication.load.replay import OpenedTransactions, Replay
 from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
@@ -112,6 +111,7 @@ class TargetLoad:
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
         self._unfinished: UnfinishedLoads | None = None
+        self._is_resumed = False
         self._convergences: dict[str, TableConvergence] = {}
         self._shaped: set[str] = set()
         self._began_s = time.time()
@@ -137,6 +137,7 @@ class TargetLoad:
             return self._manifest.event_id
         self._states = position.tables
         self._unfinished = position.unfinished(self._policy, besides=self._directory.uri)
+        self._is_resumed = bool(position.unfinished(self._policy).dumps)
         if position.last_id != self._manifest.from_id or position.dump != self._manifest.previous:
             raise TargetChangedError(
                 f"Target database {self._database} stands at event {position.last_id} (loaded from "
@@ -182,7 +183,7 @@ class TargetLoad:
             if entry.work is TableWork.REPLACE:
                 if self._made_before(self._client.get_tables(self._database, [name])):
                     self._step(Step.REPLACE, name)
-                    self._drop_table(name)
+                    self._places.drop_table(self._client, name)
                     self._states = {key: state for key, state in self._states.items() if key != name}
             elif entry.changes.renewed and entry.kind.transactional:
                 # For other tables, files that the source no longer has are removed one by one.
@@ -204,9 +205,7 @@ class TargetLoad:
         for name, copy in self._copies.items():
             if copy.staged:
                 self._step(Step.PLACE, name)
-                options = self._policy.storage_options
-                with readers_kept_out(self._client, f"{self._database}.{name}", copy) as check_lock:
-                    place_staged(copy, options, check=self._check, check_lock=check_lock)
+                self._placing.place(name, copy)
         self._observer(FilesCopied(database=self._database, files=count))
         report_copies(self._database, self._copies, self._observer)
 
@@ -222,6 +221,10 @@ class TargetLoad:
         others = [entry for entry in self._concerned if not self._goes_on(entry)]
         self._replay.allocate(self._replayed.missing(others, self._states), self._step)
 
+    def keep_compactions_away(self) -> None:
+        """Abort compactions of the target beside placed results of the source's; see :mod:`.placing`."""
+        self._placing.refuse_overlaps()
+
     def end_transactions(self) -> None:
         for txn in self._replay.to_end(self._replayed.merging, self._replayed.ends()):
             self._step(Step.END_TRANSACTION, txn)
@@ -234,7 +237,7 @@ class TargetLoad:
             self._table(entry.name).drop_partitions(None if repaired else frozenset(entry.changes.gone))
         for name in self._manifest.dropped:
             self._step(Step.DROP, name)
-            self._drop_table(name)
+            self._places.drop_table(self._client, name)
         for entry in self._concerned if self._manifest.dropped else ():
             if self._document(entry.name).constraints.set_fields():
                 self._step(Step.CONSTRAIN, entry.name)
@@ -306,6 +309,10 @@ class TargetLoad:
         return TargetCompactions(self._client, self._directory, self._layout, database=self._database)
 
     @cached_property
+    def _placing(self) -> Placing:
+        return Placing(self._client, self._directory, self._layout, check=self._check)
+
+    @cached_property
     def _functions(self) -> TargetFunctions:
         return TargetFunctions(self._client, self._layout, self._directory, self._manifest)
 
@@ -360,6 +367,7 @@ class TargetLoad:
     def _plan_copy(self, entry: TableEntry, there: Mapping[str, FileEntry]) -> None:
         name, document = entry.name, self._document(entry.name)
         state = self._states.get(name)
+        complete = state.complete if state else 0
         self._copies[name] = plan_copy(
             self._directory,
             self._layout,
@@ -368,10 +376,13 @@ class TargetLoad:
             visible=state.high_watermark if state else None,
             before=self._earlier_copies.files(document),
             repaired=self._repair_plan.files | self._earlier_copies.overwritten(document),
-            complete=state.complete if state else 0,
+            complete=complete,
             only=self._only(entry),
+            transactions=self._placing.transactions,
+            resumed=self._is_resumed,
         )
         self._compactions.note(document, there, self._copies[name], self._only(entry))
+        self._placing.note(document, self._copies[name], complete, self._only(entry))
 
     def _prepare(self) -> None:
         """Do the work that is possible while files are copied."""
@@ -477,9 +488,6 @@ class TargetLoad:
         present = self._client.get_tables(self._database, [entry.name]) if entry.changes.seed else ()
         if entry.changes.seed and not any(is_ours(table, self._policy) for table in present):
             give_write_ids(self._client, self._policy, entry.name, entry.changes.seed)
-
-    def _drop_table(self, name: str) -> None:
-        self._places.drop_table(self._client, name)
 
     def _copy_items(self) -> Iterator[CopyItem]:
         for copy in self._copies.values():

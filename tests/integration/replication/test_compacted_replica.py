@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.compaction.plan import CompactionKind
+from airflow_hive_federation.compaction.merge import MergeOutcome
+from airflow_hive_federation.compaction.plan import BucketMerge, CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.compaction.worker import CompactionReport, CompactionWorker
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.errors import HiveFederationError, TargetChangedError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.incrementing import Cycles, cycles
 
-DATABASE, OTHER = "compacted_replica", "compacted_on_both_sides"
+DATABASE, OTHER, MEANWHILE = "compacted_replica", "compacted_on_both_sides", "compacted_meanwhile"
 #: The cleaner looks every second, and waits for readers.
 SOON = PollPolicy(first_s=0.1, longest_s=0.5, timeout_s=120)
 
@@ -104,6 +105,36 @@ def test_results_of_both_sides_that_overlap_show_no_row_twice(
         run.cycle()
         run.assert_equal("SELECT * FROM {db}.t")
         assert sorted(run.rows("SELECT id FROM {db}.t")[1]) == [("0",), ("1",), ("2",), ("3",)]
+
+
+@pytest.mark.slow
+def test_a_compaction_of_the_target_that_runs_while_a_load_places_one_of_the_source(
+    source: EmbeddedMetastore, target: EmbeddedMetastore, opened: Opened
+) -> None:
+    """The worker has listed the partition before the source's result comes there, and ends after that."""
+    with opened(MEANWHILE) as run:
+        run.write(
+            f"CREATE DATABASE {MEANWHILE}",
+            f"CREATE TABLE {MEANWHILE}.t (id int) PARTITIONED BY (p int) STORED AS ORC "
+            "TBLPROPERTIES ('transactional'='true', 'no_auto_compaction'='true')",
+        )
+        stream(source, MEANWHILE, first=0, last=1)
+        run.bootstrap()
+
+        def merge_beside_a_cycle(
+            merges: Sequence[BucketMerge],
+        ) -> Sequence[MergeOutcome | HiveFederationError]:
+            stream(source, MEANWHILE, first=2, last=2)
+            compact(source, f"{MEANWHILE}.t", CompactionKind.MINOR)
+            run.cycle()
+            return in_threads(1)(merges)
+
+        table = f"{run.policy.target_database}.t"
+        settings = MetastoreSettings(uris=(target.uri,))
+        (report,) = compact_table(settings, table, CompactionKind.MAJOR, merge_beside_a_cycle)
+        assert sorted(run.rows("SELECT id FROM {db}.t")[1]) == [("0",), ("1",), ("2",)]
+        run.assert_equal("SELECT * FROM {db}.t")
+        assert (report.state, report.retryable) == ("failed", True)
 
 
 def compact(metastore: EmbeddedMetastore, table: str, kind: CompactionKind) -> None:

@@ -15,7 +15,8 @@ from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.ingest.dead_letters import DeadLetter, DeadLetterFile
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.load.copying import TableCopy, place_staged
+from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.placing import place_staged
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
 from tests.support.dumps import manifest

@@ -14,6 +14,7 @@ from airflow_hive_federation.errors import ConfigurationError, TargetChangedErro
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
+from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
@@ -23,13 +24,12 @@ from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, Unf
 from airflow_hive_federation.replication.load.copying import (
     EarlierCopies,
     TableCopy,
-    _directories,
     _is_covered,
     move_renamed,
-    place_staged,
     plan_copy,
-    readers_kept_out,
 )
+from airflow_hive_federation.replication.load.own_compactions import directories_of
+from airflow_hive_federation.replication.load.placing import place_staged, readers_kept_out
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
 from airflow_hive_federation.storage.plan_files import write_plan
@@ -271,11 +271,11 @@ def test_rows_that_the_target_has_in_directories_of_its_own(
     wanted: str, there: list[str], covered: bool
 ) -> None:
     files = [f"{HOME}/{name}/bucket_00000" for name in there] + ["file:/w/t/p=2/base_0000005/bucket_00000"]
-    assert _is_covered(f"{HOME}/{wanted}/bucket_00000", 5, _directories(files)) is covered
+    assert _is_covered(f"{HOME}/{wanted}/bucket_00000", 5, directories_of(files)) is covered
 
 
 def planned(
-    tmp_path: Path, root: str, wanted: list[str], there: list[str], *, complete: int = 0
+    tmp_path: Path, root: str, wanted: list[str], there: list[str], *, complete: int = 0, **options: Any
 ) -> TableCopy:
     """Plan the copy of an insert-only table below ``root``, whose readers see write ids up to 9."""
     policy = ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{tmp_path}/dumps")
@@ -299,7 +299,9 @@ def planned(
     dump.finish_dump(manifest(TableEntry(name="t", kind=TableKind.INSERT_ONLY)))
     entries = {f"{root}/t/{path}": FileEntry(path=path, size_bytes=1) for path in there}
     layout = TargetLayout(policy=policy, managed=root)
-    return plan_copy(dump, layout, dump.table("t"), there=entries, visible=9, before={}, complete=complete)
+    return plan_copy(
+        dump, layout, dump.table("t"), there=entries, visible=9, before={}, complete=complete, **options
+    )
 
 
 BASE_8_OF_TARGET, DELTA_4_TO_8_OF_TARGET = "base_0000008_v0000077", "delta_0000004_0000008_v0000077"
@@ -339,6 +341,59 @@ def test_a_part_of_the_rows_in_results_of_the_targets_compactions_ends_the_cycle
         planned(tmp_path, "file:/w", ["delta_0000006_0000011/000000_0"], [f"{own}/000000_0"], complete=9)
     assert caught.value.differences == [f"file:/w/t/{own}"]
     assert "major compaction" in (caught.value.remedy or "")
+
+
+def test_nobody_reads_the_result_of_a_compaction_that_is_not_committed(tmp_path: Path) -> None:
+    merged = "delta_0000006_0000011"
+    copy = planned(
+        tmp_path,
+        "file:/w",
+        [f"{merged}/000000_0"],
+        [f"{BASE_8_OF_TARGET}/000000_0"],
+        complete=9,
+        transactions=lambda: ValidTxns(high_watermark=90, aborted_ids=(77,)),
+    )
+    assert list(copy.staged.values()) == [f"file:/w/t/{merged}"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "complete", "contested"),
+    [
+        (["delta_0000003_0000011"], ["delta_0000003_0000003"], 9, {"delta_0000003_0000011"}),
+        # A slow compaction of the source, while the target may merge beyond its result.
+        (["base_0000005"], ["delta_0000003_0000003"], 9, {"base_0000005"}),
+        # The target's results replace nothing of it.
+        (["base_0000011"], ["delta_0000003_0000003"], 9, set()),
+        (["delete_delta_0000003_0000011"], ["delta_0000003_0000003"], 9, set()),
+        (["delta_0000010_0000010"], ["delta_0000003_0000003"], 9, set()),
+    ],
+)
+def test_partitions_in_which_a_compaction_of_the_target_is_in_the_way(
+    wanted: list[str], there: list[str], complete: int, contested: set[str], tmp_path: Path
+) -> None:
+    files = ([f"{name}/000000_0" for name in names] for names in (wanted, there))
+    copy = planned(tmp_path, "file:/w", *files, complete=complete)
+    found = {home: set(of_source.placed) for home, of_source in copy.contested.items()}
+    assert found == ({"file:/w/t": contested} if contested else {})
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_killed_load_may_have_placed_beside_a_compaction_of_the_target(
+    resumed: bool, tmp_path: Path
+) -> None:
+    """Before it could look for results that overlap."""
+    merged = "delta_0000006_0000011/000000_0"
+
+    def plan(*own: str) -> TableCopy:
+        return planned(tmp_path, "file:/w", [merged], [merged, *own], complete=9, resumed=resumed)
+
+    assert plan().contested == {}
+    # One of the two replaces the other.
+    wide = plan("base_0000011_v0000077/000000_0")
+    assert list(wide.contested) == (["file:/w/t"] if resumed else [])
+    if resumed:
+        with pytest.raises(TargetChangedError, match="would show rows twice"):
+            plan(f"{BASE_8_OF_TARGET}/000000_0")
 
 
 @pytest.mark.parametrize("root", ["file:/w", "s3://b/w"])

@@ -22,12 +22,12 @@ from airflow_hive_federation.progress.observers import unobserved
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
-from airflow_hive_federation.replication.load import first_load, given_up, load, target_load
+from airflow_hive_federation.replication.load import first_load, given_up, load, placing
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.load.first_load import FirstLoad
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.replication.replica.layout import STAGE
+from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
 from airflow_hive_federation.storage.plan_files import write_plan
 from tests.support.dumps import manifest
 
@@ -65,6 +65,7 @@ def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
     load._copy_items = lambda: ()
     load._prepare = lambda: None
     load._observer = load._step = quiet
+    load._layout = TargetLayout(policy=policy, managed=policy.dump_root)
     load._check = lost
     return load
 
@@ -80,7 +81,7 @@ def test_nothing_is_placed_when_readers_are_back(
     policy: ReplicationPolicy, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = TableCopy(staged={f"file:{file.parent}": f"file:{file.parents[2]}/{file.parent.name}"})
-    monkeypatch.setattr(target_load, "readers_kept_out", lambda *_: nullcontext(lost))
+    monkeypatch.setattr(placing, "readers_kept_out", lambda *_: nullcontext(lost))
     load = increments(policy, copy)
     load._check = lambda: None
     with pytest.raises(CycleLostError):
