@@ -20,6 +20,7 @@
     │   ├── DumpIncompleteError · DumpCorruptError · TargetNotOursError · TargetChangedError
     │   ├── LocationConflictError · VerificationIncompleteError
     │   ├── CycleRunningError ── CycleLostError
+    │   ├── CompactionRunningError
     │   ├── GroupMembershipError ── GroupBusyError
     │   ├── EventCorruptError · UnknownEventError · EventsLostError · SourceWentBackError
     │   └── SourceDirectoryMissingError · UnexplainedRemovalError · FailoverError · VerificationError

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from airflow_hive_federation.errors import CompactionRunningError
+from airflow_hive_federation.errors import CompactionRunningError, FileVanishedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.write_ids import ValidTxns
@@ -24,7 +25,8 @@ from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import SourceDirectories, TableCopy, partition_names
 from airflow_hive_federation.replication.load.own_compactions import OwnCompactions, directories_of
 from airflow_hive_federation.replication.metadata.write_ids import valid_transactions
-from airflow_hive_federation.replication.replica.layout import TargetLayout
+from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
+from airflow_hive_federation.storage.empty_directories import remove_empty_directory
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
     join,
@@ -32,7 +34,7 @@ from airflow_hive_federation.storage.filesystem import (
     parse_location,
     storage_errors,
 )
-from airflow_hive_federation.storage.listing import is_there, list_many
+from airflow_hive_federation.storage.listing import is_there, list_files, list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import rename
 from airflow_hive_federation.transactions.heartbeat import transaction_timeout_s
@@ -268,9 +270,12 @@ def place_staged(
         the cycle must end.
     :param check_lock: runs before each directory, and raises if readers are not kept out any more. (A
         directory that has been begun is better finished.)
+    :raises FileVanishedError: a file that was copied is in neither place.
     """
+    copied = _hidden_files(copy)
     for staged, home in copy.staged.items():
         check()
+        _refuse_incomplete(staged, home, copied[staged], options)
         # A missing directory was moved by a run that was killed afterwards.
         if is_there(staged, options=options):
             check_lock()
@@ -279,10 +284,34 @@ def place_staged(
             with storage_errors(home):
                 rename(filesystem, path, target, check=check)
     # A partition may have several hidden directories, so their parent is removed only after all have been
-    # moved.
+    # moved. If this process was suspended, its successor may be copying into that parent by now.
     for stage in sorted({staged.rpartition("/")[0] for staged in copy.staged}):
         check()
-        if is_there(stage, options=options):
-            filesystem, path = open_filesystem(stage, options)
-            with storage_errors(stage):
-                filesystem.rm(path, recursive=True)
+        remove_empty_directory(stage, options)
+
+
+def _hidden_files(copy: TableCopy) -> Mapping[str, set[str]]:
+    """Return the paths of copied files inside their hidden directories, by the URIs of these."""
+    files: defaultdict[str, set[str]] = defaultdict(set)
+    for item in copy.items:
+        place, hidden, path = item.target.partition(f"/{STAGE}/")
+        name, _, inner = path.partition("/")
+        if hidden:
+            files[f"{place}/{STAGE}/{name}"].add(inner)
+    return files
+
+
+def _refuse_incomplete(staged: str, home: str, wanted: set[str], options: StorageOptions | None) -> None:
+    missing = set(wanted)
+    for place in (staged, home):
+        if missing:
+            entries = list_files(place, options=options, missing_ok=True)
+            missing.difference_update(entry.path for entry in entries)
+    if missing:
+        name = min(missing)
+        raise FileVanishedError(
+            f"{len(missing)} of the {len(wanted)} files that the load has copied to {staged} are gone, "
+            f"for instance {name}.",
+            remedy="Begin a new cycle: it copies them again.",
+            path=f"{staged}/{name}",
+        )

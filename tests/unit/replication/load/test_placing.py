@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_hive_federation.errors import CompactionRunningError, TargetChangedError
+from airflow_hive_federation.errors import CompactionRunningError, FileVanishedError, TargetChangedError
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import TableDocument
@@ -181,6 +182,32 @@ def test_a_worker_without_a_transaction_that_does_not_end(
     else:
         load.place("t", copy)
     assert staged.exists() is (txn is None)
+
+
+def test_files_that_are_gone_from_a_hidden_place_end_the_load(staged: Path) -> None:
+    """A suspended predecessor may have removed them."""
+    load, copy = prepared(Target([]), staged)
+    copy.items = [
+        CopyItem(source=f"file:/s/{name}", target=f"file:{staged}/{name}", size_bytes=1)
+        for name in ("bucket_00000", "union/bucket_00001")
+    ]
+    with pytest.raises(FileVanishedError, match=r"1 of the 2 files .*union/bucket_00001"):
+        load.place("t", copy)
+    assert staged.exists()
+    (staged / "union").mkdir()
+    (staged / "union/bucket_00001").touch()
+    for _ in range(2):  # again, as after a kill
+        load.place("t", copy)
+        assert (staged.parents[1] / MERGED / "union/bucket_00001").exists()
+
+
+def test_files_that_a_successor_copies_stay(staged: Path) -> None:
+    load, copy = prepared(Target([]), staged)
+    later = staged.parent / "base_0000009" / "bucket_00000"
+    later.parent.mkdir()
+    later.touch()
+    load.place("t", copy)
+    assert later.exists()
 
 
 def test_nothing_is_asked_where_nothing_can_overlap(staged: Path) -> None:
