@@ -18,9 +18,8 @@
     │   └── StorageFullError · StorageUnavailableError · BucketMissingError · SourceNotAllowedError
     ├── ReplicationError
     │   ├── DumpIncompleteError · DumpCorruptError · TargetNotOursError · TargetChangedError
-    │   ├── LocationConflictError · VerificationIncompleteError
+    │   ├── LocationConflictError · VerificationIncompleteError · CompactionRunningError
     │   ├── CycleRunningError ── CycleLostError
-    │   ├── CompactionRunningError
     │   ├── GroupMembershipError ── GroupBusyError
     │   ├── EventCorruptError · UnknownEventError · EventsLostError · SourceWentBackError
     │   └── SourceDirectoryMissingError · UnexplainedRemovalError · FailoverError · VerificationError
@@ -258,10 +257,8 @@ class TargetChangedError(ReplicationError):
 
 
 class LocationConflictError(ReplicationError):
-    """Two tables would share or nest directories of the target; ``tables`` and ``paths`` name them.
-
-    The targets of two metastores with one directory of dumps would do the same. If two policies are involved,
-    ``other`` names the other one.
+    """Two tables, or targets with one directory of dumps, would share or nest directories of the target;
+    ``tables``, ``paths`` and ``other``, another policy, name them.
     """
 
 
@@ -274,10 +271,7 @@ class CycleLostError(CycleRunningError):
 
 
 class CompactionRunningError(ReplicationError, retryable=True):
-    """The target compacts a partition in which a load places a result of the source's compaction.
-
-    ``table`` and ``partition`` name it; the partition is empty for a table without partitions.
-    """
+    """The target compacts where a load places a result of the source; ``table``, ``partition`` name it."""
 
 
 class GroupMembershipError(ReplicationError):
@@ -309,10 +303,8 @@ class SourceDirectoryMissingError(ReplicationError):
 
 
 class UnexplainedRemovalError(ReplicationError):
-    """The source lacks objects of the target, and no event of the source records their removal.
-
-    ``tables``, ``partitions`` (by table) and ``directories`` (by table) name the objects that the target
-    would lose.
+    """The source lacks objects of the target, and no event records their removal; ``tables``, ``partitions``
+    and ``directories`` (both by table) name them.
     """
 
 
