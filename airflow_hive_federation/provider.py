@@ -34,6 +34,7 @@ def get_provider_info() -> dict[str, object]:
                 "operators.clusters",
                 "operators.cluster_status",
                 "operators.cluster_sweep",
+                "operators.routed_sql",
             )
         ],
         "sensors": [_modules("sensors.transactions", "sensors.remote", "sensors.replication")],

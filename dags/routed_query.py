@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param
 
-from airflow_hive_federation.operators.clusters import RoutedSqlOperator
+from airflow_hive_federation.operators.routed_sql import RoutedSqlOperator
 
 with DAG(
     dag_id="routed_query",

@@ -71,7 +71,7 @@ def _print(heading: str, findings: Sequence[Finding]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    console.print(heading, soft_wrap=True)
+    console.print(Text(heading), soft_wrap=True)
     width = max(len(finding.name) for finding in findings)
     for finding in findings:
         line = Text("  ")

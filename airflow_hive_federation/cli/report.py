@@ -22,14 +22,16 @@ def print_report(report: Mapping[str, Any], *, title: str) -> None:
     """
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    # Names and paths may have brackets, which rich would take for markup in a plain string.
+    table = Table(title=Text(title), title_justify="left")
     for name in _COLUMNS:
         table.add_column(name, justify="right" if name in _NUMBERS else "left", no_wrap=True)
     for row in report["tables"]:
         table.add_row(
-            row["name"],
-            _KINDS.get(row["kind"], row["kind"].replace("_", " ")),
+            Text(row["name"]),
+            Text(_KINDS.get(row["kind"], row["kind"].replace("_", " "))),
             _number(row["files"] or None),
             size(row["size_bytes"]) if row["files"] else "",
             *(_number(row[name]) for name in ("source_rows", "target_rows")),

@@ -44,6 +44,10 @@ class RunOver:
         self._alive = alive
         self._begin_by_s = time.monotonic() + begin_s
 
+    def use(self, files: RunFiles) -> None:
+        """Read with other options from now on, because credentials have expired."""
+        self._watch.use(files)
+
     def state(self, application: str, *, stopped: bool = False) -> JobState:
         """Return the state of the job, with the cluster's answer on an application that has not begun.
 

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.errors import HiveFederationError, StorageCredentialsExpiredError
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import rendered_policy
 from airflow_hive_federation.hooks.published import publish_lags, publish_wait
@@ -33,6 +33,8 @@ from airflow_hive_federation.progress.words import words
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.job_runs import RunOver
     from airflow_hive_federation.spark.runs import RunFiles
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -242,9 +244,25 @@ class JobProbe(Probe):
     leases: Sequence[tuple[str, int]] = ()
 
     def __call__(self) -> ProbeAnswer:
+        self._keep_leases()
+        return self._with_credentials(self._look_at_run)
+
+    def stop(self) -> None:
+        """Ask the job to end, wherever its driver is."""
+        self._with_credentials(lambda: self._files.stop(self.attempt))
+
+    def _with_credentials(self, call: Callable[[], T]) -> T:
+        """Call once more with new options if the credentials have expired: a role's last for an hour."""
+        try:
+            return call()
+        except StorageCredentialsExpiredError:
+            self.__dict__.pop("_files")
+            self._look.use(self._files)
+            return call()
+
+    def _look_at_run(self) -> ProbeAnswer:
         from airflow_hive_federation.spark.runs import JobState
 
-        self._keep_leases()
         run = self._files.run()
         has_it = run is not None and run.attempt == self.attempt
         application = run.application if run is not None and has_it else ""
@@ -254,10 +272,6 @@ class JobProbe(Probe):
             ready=state is JobState.ENDED,
             state=SparkJobSeen(application=application, report=self.report, state=state.value),
         )
-
-    def stop(self) -> None:
-        """Ask the job to end, wherever its driver is."""
-        self._files.stop(self.attempt)
 
     @cached_property
     def _files(self) -> RunFiles:

@@ -232,6 +232,10 @@ class RunWatch:
         self._beats = -1
         self._since_s = clock()
 
+    def use(self, files: RunFiles) -> None:
+        """Read the claim with other options from now on, because credentials have expired."""
+        self._files = files
+
     def state(self) -> JobState:
         """Return the state of the job.
 

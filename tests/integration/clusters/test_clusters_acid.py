@@ -26,7 +26,7 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import PrimaryRefusedError, TransactionAbortedError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.operators.clusters import RoutedSqlOperator
+from airflow_hive_federation.operators.routed_sql import RoutedSqlOperator
 from airflow_hive_federation.spark.acid_tables import acid_frames, sql_with_frames
 from airflow_hive_federation.spark.copy_files import copy_plan
 from airflow_hive_federation.spark.workers import SparkWorkers

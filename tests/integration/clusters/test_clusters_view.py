@@ -26,7 +26,7 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem
-from airflow_hive_federation.operators.clusters import RoutedSqlOperator
+from airflow_hive_federation.operators.routed_sql import RoutedSqlOperator
 from airflow_hive_federation.published.clusters import CLUSTERS, PLACED, ROUTED, ROUTES
 from airflow_hive_federation.published.directory import StateDirectory, key_of
 from airflow_hive_federation.storage.copying import copy_file

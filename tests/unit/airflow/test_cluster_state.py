@@ -15,7 +15,9 @@ from airflow_hive_federation.cli import cluster, route
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.clusters.assignment import AssignReport
 from airflow_hive_federation.clusters.registry import ClusterRegistry
-from airflow_hive_federation.hooks.compat import AirflowException
+from airflow_hive_federation.clusters.running import RoutedStatement
+from airflow_hive_federation.errors import LockTimeoutError
+from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.operators.cluster_status import ClusterStatusOperator
@@ -23,8 +25,8 @@ from airflow_hive_federation.operators.clusters import (
     ChangePrimaryOperator,
     CopyToClusterOperator,
     KeepCopiesOperator,
-    RoutedSqlOperator,
 )
+from airflow_hive_federation.operators.routed_sql import RoutedSqlOperator
 from airflow_hive_federation.published.clusters import (
     CLUSTERS,
     PLACED,
@@ -177,6 +179,34 @@ def test_routes_are_published_with_the_tables_that_routing_has_read(
     # Statements before the refusal have their lineage.
     facets = task.get_openlineage_facets_on_complete(None)
     assert ([read.name for read in facets.inputs], facets.outputs) == (["d.fresh"], [])
+
+
+def test_a_task_whose_script_has_written_is_not_retried(
+    place: StateDirectory, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    registry = two_clusters(f"file:{tmp_path}/one", f"file:{tmp_path}/two")
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[tuple[MetastoreClient, ClusterRegistry, Any]]:
+        with as_airflow_error():
+            yield warehouse.client, registry, {}
+
+    def run(_operator: object, routed: RoutedStatement, *_: object) -> dict[str, object]:
+        ran.append(routed.text)
+        if len(ran) == 2:
+            raise LockTimeoutError("Writers of d.fresh do not end.")
+        return {}
+
+    ran: list[str] = []
+    warehouse.settings = MetastoreSettings(uris=("thrift://one:9083",))
+    monkeypatch.setattr(RoutedSqlOperator, "_open", opened)
+    monkeypatch.setattr(RoutedSqlOperator, "_run", run)
+    script = "INSERT INTO d.fresh SELECT 1; SELECT 1 FROM d.behind"
+    task = RoutedSqlOperator(task_id="sql", sql=script, check_files=False, record=False)
+    with pytest.raises(AirflowFailException, match=r"do not end\..*may have written to d\.fresh"):
+        task.execute(CONTEXT)
+    assert len(ran) == 2
+    assert not [*tmp_path.rglob("writes-*")]
 
 
 @pytest.mark.usefixtures("warehouse")

@@ -8,14 +8,20 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import FileVanishedError, HiveFederationError, SparkJobError
+from airflow_hive_federation.errors import (
+    FileVanishedError,
+    HiveFederationError,
+    SparkJobError,
+    StorageCredentialsExpiredError,
+)
+from airflow_hive_federation.hooks import probes
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, TaskDeferred
 from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 from airflow_hive_federation.metastore.idl import types
@@ -330,3 +336,36 @@ def test_triggerer_keeps_the_leases_of_the_task(
     resumed = cluster.task().resume_execution("execute_complete", {**kwargs, "event": event}, {})  # type: ignore[arg-type]
     assert resumed == {"copied": 1}
     assert noting.ended == [9]
+
+
+def test_a_probe_renews_the_credentials_of_the_store(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a role last for an hour, and jobs for many."""
+    deferred = left(cluster.task())
+    claim = cluster.driver()
+    made: list[int] = []
+
+    def options_of(*_: object) -> dict[str, int]:
+        made.append(len(made) + 1)
+        return {"number": made[-1]}
+
+    read = RunFiles._content
+
+    def content(files: RunFiles, suffix: str) -> bytes | None:
+        if files.options == {"number": expired[0]}:
+            raise StorageCredentialsExpiredError("The token has expired.")
+        return read(replace(files, options=None), suffix)
+
+    expired = [0]
+    monkeypatch.setattr(probes, "common_storage_options", options_of)
+    monkeypatch.setattr(RunFiles, "_content", content)
+    trigger, _ = stored(deferred)
+    probe = probes.probe_of(trigger.kind, trigger.probe)
+    for _ in range(3):
+        assert not probe().ready
+        expired[0] = made[-1]
+    assert made == [1, 2, 3]
+    cluster.end(claim, None)
+    expired[0] = made[-1]
+    assert probe().ready
