@@ -11,7 +11,8 @@
     │   ├── OutcomeUnknownError · UnsupportedMethodError · NoSuchObjectError · AlreadyExistsError
     │   ├── InvalidObjectError · InvalidOperationError · MetastoreServerError
     │   └── TransactionError
-    │       └── NoSuchTransactionError · TransactionAbortedError · NoSuchLockError · LockTimeoutError
+    │       ├── NoSuchTransactionError · TransactionAbortedError
+    │       └── NoSuchLockError · LockTimeoutError · LockLostError
     ├── StorageError
     │   ├── FileVanishedError
     │   ├── StoragePermissionError ── StorageCredentialsExpiredError
@@ -200,6 +201,10 @@ class LockTimeoutError(TransactionError, retryable=True):
     """The lock was not granted in time."""
 
 
+class LockLostError(TransactionError, retryable=True):
+    """The metastore may have dropped locks before the work under them ended; ``tables`` has their tables."""
+
+
 class StorageError(HiveFederationError):
     """A file system refused an operation; ``path`` names the file or directory."""
 
@@ -303,9 +308,7 @@ class SourceDirectoryMissingError(ReplicationError):
 
 
 class UnexplainedRemovalError(ReplicationError):
-    """The source lacks objects of the target, and no event records their removal; ``tables``, ``partitions``
-    and ``directories`` (both by table) name them.
-    """
+    """No event records why the source lacks ``tables``, or ``partitions`` and ``directories`` (by table)."""
 
 
 class FailoverError(ReplicationError):
@@ -409,10 +412,7 @@ class StreamingStateError(StreamingError):
 
 
 class StreamingRecordError(StreamingError):
-    """A record cannot be parsed, and its transaction goes on without it.
-
-    ``record_number`` and ``column`` locate the defect.
-    """
+    """A record cannot be parsed; its transaction goes on. ``record_number`` and ``column`` locate it."""
 
 
 class DeadLetterLimitError(StreamingRecordError):

@@ -14,7 +14,7 @@ from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CA
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical
-from airflow_hive_federation.transactions.positions import positions, still
+from airflow_hive_federation.transactions.positions import positions, still, unguarded
 from airflow_hive_federation.transactions.snapshots import is_transactional
 
 Change = Callable[[ClusterMetadata], ClusterMetadata]
@@ -99,7 +99,11 @@ def alter_table_metadata(client: MetastoreClient, table: types.Table, change: Ch
 
 
 def alter_table(
-    client: MetastoreClient, name: str, change: Callable[[types.Table], types.Table | None]
+    client: MetastoreClient,
+    name: str,
+    change: Callable[[types.Table], types.Table | None],
+    *,
+    check: Callable[[], None] = unguarded,
 ) -> types.Table:
     """Change a table without losing concurrent changes of other processes.
 
@@ -110,37 +114,54 @@ def alter_table(
 
     :param name: ``database.table``.
     :param change: returns the changed table, or ``None`` to leave the table as it is.
+    :param check: is called right before each alteration; raises if the caller's transaction may have ended.
     :return: the table in its present state.
     :raises LockTimeoutError: another process holds the lock of the cluster metadata, or transactions that
         move positions of the table do not end in time.
+    :raises LockLostError: this process was suspended, and other processes may have altered the table.
     """
     database, _, table_name = name.partition(".")
     held: frozenset[str] = frozenset()
     tries_left = _TRIES
     while True:
-        with altering(client, name), still(client, database, table_name, held):
+        with altering(client, name) as check_alone, still(client, database, table_name, held) as check_fences:
             table = _settled(client, database, table_name)
             if not positions(table).keys() <= held:
                 held = frozenset(positions(table))
                 continue
-            changed = (table.parameters or {}).get(CHANGED)
+            expected = _compared(table)
             altered = change(table)
             if altered is None:
                 return table
             tries_left -= 1
+            check()
+            check_alone()
+            check_fences()
             try:
                 client.alter_table(
                     database,
                     table_name,
                     altered,
                     environment=_ENVIRONMENT,
-                    expected_parameter=None if changed is None else (CHANGED, changed),
+                    expected_parameter=expected,
                 )
             except MetastoreServerError as error:
                 if "has been modified" not in error.message or not tries_left:
                     raise
                 continue
             return altered
+
+
+def _compared(table: types.Table) -> tuple[str, str] | None:
+    """Return the parameter that the metastore compares when it alters a table: it compares one only.
+
+    A position shows no change by Hive, which takes no lock of this package: each such change between reading
+    and writing would be lost. The time of the last change shows those. It shows no commit of a position, but
+    these wait for the fences, unless this process is suspended right after it has checked their age.
+    """
+    parameters = table.parameters or {}
+    key = CHANGED if CHANGED in parameters else next(iter(sorted(positions(table))), None)
+    return None if key is None else (key, parameters[key])
 
 
 def _settled(client: MetastoreClient, database: str, name: str) -> types.Table:
@@ -190,25 +211,33 @@ def alter_partitions(
     change: Callable[[types.Partition], types.Partition | None],
     *,
     locked: bool = False,
+    check: Callable[[], None] = unguarded,
 ) -> list[types.Partition]:
     """Change many partitions at once.
 
     The metastore cannot alter a partition on the condition that it is still as it was read. Therefore locks
-    exclude other changes by this package, and Hive statements that write these partitions.
+    exclude other changes by this package, and Hive statements that write these partitions. If this process is
+    suspended between the check of these locks and the arrival of its call, until the metastore has dropped
+    them, such a change is lost; ``LockLostError`` reports that.
 
     :param change: returns the changed partition, or ``None`` to leave the partition as it is.
     :param locked: the caller already excludes Hive statements.
+    :param check: is called right before each alteration; raises if the caller's transaction may have ended.
     :return: the written partitions.
+    :raises LockTimeoutError: another process holds the locks.
+    :raises LockLostError: this process was suspended, and other processes may have altered partitions.
     """
     database, name = table.dbName or "", table.tableName or ""
     written: list[types.Partition] = []
     # Writers of a transactional table alter no partition, and an open transaction may take long.
     locks = not locked and not is_transactional(table)
     for batch in batches(names, PARTITIONS_PER_CALL):
-        with altering(client, full_name(table), batch if locks else ()):
+        with altering(client, full_name(table), batch if locks else ()) as check_alone:
             changed = [change(partition) for partition in client.get_partitions_of(database, name, batch)]
             altered = [partition for partition in changed if partition is not None]
             if altered:
+                check()
+                check_alone()
                 client.alter_partitions(database, name, altered, environment=_ENVIRONMENT)
         written += altered
     return written

@@ -51,15 +51,17 @@ def exclusive(
 @contextmanager
 def altering(
     client: MetastoreClient, table: str, partitions: Sequence[str] = (), *, policy: PollPolicy = ALTERING
-) -> Iterator[None]:
-    """Exclude other changes of a table's cluster metadata during the block.
+) -> Iterator[Callable[[], None]]:
+    """Exclude other changes of a table's cluster metadata during the block, and yield a check of that.
 
     Hive statements that write the partitions are excluded as well: they wait, or this function waits for
-    them. The lock of a killed process expires after the metastore's ``hive.txn.timeout``.
+    them. The lock of a killed or suspended process expires after the metastore's ``hive.txn.timeout``: call
+    the check right before each alteration.
 
     :param table: ``database.table``.
     :param partitions: the names of the partitions that will be altered.
     :raises LockTimeoutError: the lock is not granted within the policy's ``timeout_s``.
+    :raises LockLostError: as :func:`~airflow_hive_federation.transactions.locks.held`.
     """
     components = [exclusive(f"{LOCK_DATABASE}.{table.lower()}")]
     components += [
@@ -72,8 +74,8 @@ def altering(
         f"Other processes have held locks on {table} for {policy.timeout_s} s.",
         remedy="List the holders by SHOW LOCKS; a killed process's lock ends by hive.txn.timeout.",
         tables=[table],
-    ):
-        yield
+    ) as check:
+        yield check
 
 
 def waiting_writers(client: MetastoreClient, table: str) -> list[str]:

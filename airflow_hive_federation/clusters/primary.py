@@ -377,7 +377,7 @@ class _Change:
             return now
 
         with self._unless_placed(table):
-            alter_table(self.client, full_name(table), moved)
+            alter_table(self.client, full_name(table), moved, check=self.transaction.check)
 
     def _begin(self, table: types.Table) -> None:
         """Note the change in a partitioned table, and move its location, where new partitions will lie."""
@@ -387,13 +387,12 @@ class _Change:
             present = read_metadata(now.parameters, name)
             if present.next_primary == self.place.name:
                 return None
-            self.transaction.check()
             relocate(now, home_of(self.place, now))
             self._set(now, replace(present, next_primary=self.place.name))
             return now
 
         with self._unless_placed(table):
-            alter_table(self.client, name, begun)
+            alter_table(self.client, name, begun, check=self.transaction.check)
 
     @contextmanager
     def _unless_placed(self, table: types.Table) -> Iterator[None]:
@@ -423,7 +422,9 @@ class _Change:
             self._move(now, item)
             return now
 
-        written = alter_partitions(self.client, table, list(by_name), moved, locked=True)
+        written = alter_partitions(
+            self.client, table, list(by_name), moved, locked=True, check=self.transaction.check
+        )
         return {partition_name(keys, partition.values or []) for partition in written}
 
     def _end(self, table: types.Table) -> None:
@@ -431,13 +432,12 @@ class _Change:
         name = full_name(table)
 
         def ended(now: types.Table) -> types.Table | None:
-            self.transaction.check()
             relocate(now, home_of(self.place, now))
             present = read_metadata(now.parameters, name)
             self._set(now, replace(present, primary=self.place.name, next_primary=None))
             return now
 
-        alter_table(self.client, name, ended)
+        alter_table(self.client, name, ended, check=self.transaction.check)
 
     def _refuse_changed(self, table: types.Table, item: CopyObject, now: Described) -> None:
         self.transaction.check()

@@ -203,7 +203,7 @@ class TransactionBatch:
         try:
             # Meanwhile the pool groups the rows and encodes the first stripes.
             values = {static} if static is not None else divided.result()[0]
-            self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id)
+            self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id, check=self.check)
             self._settings.at("prepared")
             tasks = divided.result()[1]
         except BaseException as error:
@@ -241,7 +241,7 @@ class TransactionBatch:
         """
         self.check()
         self.flush()
-        self._partitions.prepare(partitions, txn_id=self.txn_id, write_id=self.write_id)
+        self._partitions.prepare(partitions, txn_id=self.txn_id, write_id=self.write_id, check=self.check)
         self._settings.at("flushed")
         with io_errors(f"Files of {self._settings.layout.name}"):
             _all_done([self._pool.submit(file.flush) for file in self._touched.values()])

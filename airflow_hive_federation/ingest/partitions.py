@@ -7,7 +7,7 @@ the metastore forgets aborted transactions without components, and their write i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -74,9 +74,12 @@ class Partitions:
         """Begin another transaction."""
         self._prepared.clear()
 
-    def prepare(self, values: Iterable[Values], *, txn_id: int, write_id: int) -> None:
+    def prepare(
+        self, values: Iterable[Values], *, txn_id: int, write_id: int, check: Callable[[], None]
+    ) -> None:
         """Prepare partitions so that a transaction may write to them.
 
+        :param check: raises if the transaction may have ended.
         :raises InvalidTable: a partition is not stored as the table is.
         :raises PartitionCreationFailed: a partition cannot be created.
         :raises TransactionError: the metastore does not register the partitions or their statistics.
@@ -86,7 +89,7 @@ class Partitions:
             return
         described = self._described(fresh, write_id)
         with metastore_errors(TransactionError, f"{self._layout.name}: statistics", txn_id=txn_id):
-            self._disclaim(described, write_id)
+            self._disclaim(described, write_id, check)
             if self._dynamic:
                 self._announce(fresh, txn_id, write_id)
         self._prepared.update(fresh)
@@ -120,14 +123,20 @@ class Partitions:
         self.created += len(created)
         return created
 
-    def _disclaim(self, described: Sequence[Any], write_id: int) -> None:
+    def _disclaim(self, described: Sequence[Any], write_id: int, check: Callable[[], None]) -> None:
         stale = claiming_accuracy(described)
         if not stale:
             return
         layout = self._layout
         seen = take_snapshots(self._client, [layout.name])[layout.name].write_ids.text()
         withdraw_accuracy(
-            self._client, layout, stale, write_id=write_id, seen=seen, own_positions=self._own_positions
+            self._client,
+            layout,
+            stale,
+            write_id=write_id,
+            seen=seen,
+            own_positions=self._own_positions,
+            check=check,
         )
 
     def _announce(self, values: Sequence[Values], txn_id: int, write_id: int) -> None:

@@ -13,12 +13,16 @@ from __future__ import annotations
 import logging
 
 from airflow_hive_federation.clusters.locking import altering
-from airflow_hive_federation.errors import ConfigurationError, NoSuchLockError
-from airflow_hive_federation.ingest.errors import TransactionError
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.transactions.locks import granted
-from airflow_hive_federation.transactions.positions import PREFIX, fence_name
+from airflow_hive_federation.transactions.locks import excluding_components, held
+from airflow_hive_federation.transactions.positions import (
+    PREFIX,
+    alter_beside_streams,
+    fence_name,
+    positions,
+)
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
 from airflow_hive_federation.waiting import PollPolicy
 
@@ -71,42 +75,48 @@ def ensure_position(
 
     Replacing a table's parameters would set back the positions that other processes commit meanwhile. So the
     parameter is created once, under an exclusive lock, which waits for the transactions that write to the
-    table.
+    table. The metastore compares one of the present positions, too.
 
-    :raises TransactionError: the lock is not granted within the policy's ``timeout_s``.
-    :raises LockTimeoutError: another process changes the table's cluster metadata for too long.
+    :raises LockTimeoutError: the lock is not granted within the policy's ``timeout_s``, or another process
+        changes the table's cluster metadata for too long.
+    :raises LockLostError: this process was suspended, and others may have altered the table.
+    :raises MetastoreServerError: the metastore refuses the parameter.
     """
     described = client.get_table(database, table)
     if check_key(key) in (described.parameters or {}):
         return
-    component = types.LockComponent(
-        type=types.LockType.EXCLUSIVE,
-        level=types.LockLevel.TABLE,
-        dbname=database,
-        tablename=table,
-        operationType=types.DataOperationType.NO_TXN,
-        isTransactional=True,
-    )
-    lock = client.lock([component])
-    lock_id = lock.lockid or 0
-    try:
-        if not granted(client, lock, lock_policy):
-            raise TransactionError(
-                f"{database}.{table}: no lock within {lock_policy.timeout_s} s to make {key!r}.",
-                remedy="Let the transactions that write to the table end, once, before this stream's first.",
-            )
+    name = f"{database}.{table}"
+
+    def added(now: types.Table) -> types.Table | None:
+        if key in (now.parameters or {}):
+            return None
+        now.parameters = {**(now.parameters or {}), key: NOTHING_YET}
+        return now
+
+    with (
+        held(
+            client,
+            excluding_components([name]),
+            lock_policy,
+            f"{name}: no lock within {lock_policy.timeout_s} s to make {key!r}.",
+            tables=[name],
+            remedy="Let the transactions that write to the table end, once, before this stream's first.",
+        ) as check_alone,
         # Those who change cluster metadata lock no transactions out: they would remove the new parameter.
-        with altering(client, f"{database}.{table}"):
-            described = client.get_table(database, table)
-            if key not in (described.parameters or {}):
-                described.parameters = {**(described.parameters or {}), key: NOTHING_YET}
-                client.alter_table(database, table, described, environment={"DO_NOT_UPDATE_STATS": "true"})
-    finally:
-        _unlock(client, lock_id)
+        altering(client, name) as check_altering,
+    ):
 
+        def check() -> None:
+            check_alone()
+            check_altering()
 
-def _unlock(client: MetastoreClient, lock_id: int) -> None:
-    try:
-        client.unlock(lock_id)
-    except NoSuchLockError:
-        return
+        alter_beside_streams(
+            client,
+            database,
+            table,
+            added,
+            # Who moves one of them needs the table's lock, and waits for it with the fence.
+            own=positions(described),
+            check=check,
+            environment={"DO_NOT_UPDATE_STATS": "true"},
+        )

@@ -22,10 +22,11 @@ from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_hive_federation.errors import LockTimeoutError, NoSuchLockError
+from airflow_hive_federation.errors import LockLostError, LockTimeoutError, NoSuchLockError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.waiting import PollPolicy, wait_until
+from airflow_hive_federation.transactions.heartbeat import SILENCE_SHARE, transaction_timeout_s
+from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
 
 
 class WriteKind(StrEnum):
@@ -151,22 +152,68 @@ def held(
     *,
     tables: Sequence[str],
     remedy: str,
-) -> Iterator[None]:
-    """Hold locks outside of a transaction during the block. Those of a killed process expire.
+) -> Iterator[Callable[[], None]]:
+    """Hold locks outside of a transaction during the block, and yield a check that they are still held.
+
+    No heartbeats keep such locks. The metastore drops them ``hive.txn.timeout`` after their last use, also if
+    their process is only suspended, and then goes on. The block therefore calls the check right before each
+    call that needs the locks. A suspension between that check and the arrival of the call remains: the
+    metastore has no call that demands a lock, and the end of the block then reports the loss.
 
     :param message: the text of the error if the locks are not granted.
-    :param tables: the tables that the error names.
+    :param tables: the tables that the errors name.
     :raises LockTimeoutError: the locks are not granted within the policy's ``timeout_s``.
+    :raises LockLostError: by the check, and at the end of a block that has called it: the metastore may have
+        dropped the locks by then.
     """
+    hold = _Hold(transaction_timeout_s(client) * SILENCE_SHARE, tables)
     answer = client.lock(components)
     lock_id = answer.lockid or 0
     try:
-        if not granted(client, answer, policy):
+        if not hold.granted(client, answer, policy):
             raise LockTimeoutError(message, remedy=remedy, tables=[*tables], lock_id=lock_id, txn_id=None)
-        yield
+        yield hold.check
+        if hold.was_checked:
+            # The answer of unlock does not show that the metastore has dropped the locks before.
+            hold.check()
     finally:
         with suppress(NoSuchLockError):
             client.unlock(lock_id)
+
+
+class _Hold:
+    """Locks outside of a transaction, with the time of their last use.
+
+    :param silence_s: seconds after the last use within which the metastore certainly keeps the locks.
+    """
+
+    def __init__(self, silence_s: float, tables: Sequence[str]) -> None:
+        self._silence_s, self._tables = silence_s, tables
+        self._used_s = boot_time_s()
+        self.was_checked = False
+
+    def granted(self, client: MetastoreClient, answer: types.LockResponse, policy: PollPolicy) -> bool:
+        try:
+            # Each look is a heartbeat (``TxnHandler.checkLock``).
+            return granted(client, answer, policy, check=self._use)
+        except NoSuchLockError as error:
+            raise self.lost("the metastore has dropped them before it granted them") from error
+
+    def _use(self) -> None:
+        self._used_s = boot_time_s()
+
+    def check(self) -> None:
+        self.was_checked = True
+        age_s = boot_time_s() - self._used_s
+        if age_s > self._silence_s:
+            raise self.lost(f"they are {age_s:.0f} s old, and the metastore may have dropped them")
+
+    def lost(self, reason: str) -> LockLostError:
+        return LockLostError(
+            f"Locks on {', '.join(self._tables)} are lost: {reason}.",
+            remedy="Run this again. Other processes may have changed the table meanwhile.",
+            tables=[*self._tables],
+        )
 
 
 def granted(

@@ -8,7 +8,10 @@ stream reads its input twice. Two means prevent this:
 - A transaction that is going to move a position holds a lock of its own, the position's fence. Nobody moves
   a position while another process holds its fence.
 
-The first means needs no waiting, and also protects a position that a client without fences moves.
+The first means needs no waiting, and also protects a position that a client without fences moves. The second
+ends with the locks, whose age is checked right before each change. If a process is suspended between that
+check and the arrival of its call at the metastore, until the locks have ended, it may still set back a
+position that is not compared. The end of the block then raises ``LockLostError``.
 """
 
 from __future__ import annotations
@@ -62,17 +65,19 @@ def still(
     keys: Collection[str],
     *,
     policy: PollPolicy = WAITING,
-) -> Iterator[None]:
-    """Prevent commits from moving positions during the block.
+) -> Iterator[Callable[[], None]]:
+    """Prevent commits from moving positions during the block, and yield a check that they are prevented.
 
-    The locks of a killed process, and those of a longer block, expire after ``hive.txn.timeout``.
+    The locks of a killed or suspended process, and those of a longer block, expire after
+    ``hive.txn.timeout``: call the check right before each change that replaces the positions.
 
     :param keys: the positions; nothing is locked without any. The caller's transaction must not move them.
     :raises LockTimeoutError: transactions that move the positions have not ended within the policy's
         ``timeout_s``.
+    :raises LockLostError: as :func:`~airflow_hive_federation.transactions.locks.held`.
     """
     if not keys:
-        yield
+        yield unguarded
         return
     with held(
         client,
@@ -82,8 +87,12 @@ def still(
         f"move {', '.join(sorted(keys))}.",
         remedy="Run this again when the streams into the table have committed.",
         tables=[f"{database}.{table}"],
-    ):
-        yield
+    ) as check:
+        yield check
+
+
+def unguarded() -> None:
+    """Check nothing: no lock and no transaction has to be alive."""
 
 
 def alter_beside_streams(
@@ -93,6 +102,7 @@ def alter_beside_streams(
     change: Callable[[types.Table], types.Table | None],
     *,
     own: Collection[str] = (),
+    check: Callable[[], None] = unguarded,
     environment: Mapping[str, str] | None = None,
     valid_write_ids: str | None = None,
     write_id: int | None = None,
@@ -103,14 +113,17 @@ def alter_beside_streams(
 
     :param change: changes the table, which was just read, and returns it; ``None`` leaves it as it is.
     :param own: keys of positions whose fences the caller's transaction holds.
+    :param check: is called right before each change; it raises if the caller's locks, or the transaction that
+        holds the fences of ``own``, may have ended.
     :param environment: see :meth:`MetastoreClient.alter_table`, as for the other parameters.
     :raises LockTimeoutError: if transactions that move positions do not end in time.
+    :raises LockLostError: if this process was suspended, and the fences may have expired.
     :raises MetastoreServerError: if the metastore refuses the change, or others alter the table all the time.
     """
     held: list[str] = []
     failures = 0
     while True:
-        with still(client, database, name, held):
+        with still(client, database, name, held) as check_fences:
             table = client.get_table(database, name)
             present = positions(table)
             others = sorted(present.keys() - {*own})
@@ -121,6 +134,8 @@ def alter_beside_streams(
             if altered is None:
                 return
             guard = next(iter(others or sorted(present)), None)
+            check()
+            check_fences()
             try:
                 client.alter_table(
                     database,

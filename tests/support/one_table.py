@@ -85,6 +85,9 @@ class OneTable:
         assert (database, name) == (self.table.dbName, self.table.tableName)
         self.table = table
 
+    def get_config_value(self, _name: str, default: str) -> str:
+        return default
+
     def lock(self, components: list[types.LockComponent]) -> types.LockResponse:
         assert components
         state = types.LockState.ACQUIRED if self.free else types.LockState.WAITING

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
@@ -113,18 +114,23 @@ class PartitionScan:
 
 
 def with_partition_values(
-    spark: SparkSession, rows: DataFrame, places: Sequence[PartitionScan], keys: Sequence[Column]
+    spark: SparkSession,
+    rows: DataFrame,
+    places: Sequence[PartitionScan],
+    keys: Sequence[Column],
+    *,
+    texts_too: bool = False,
 ) -> DataFrame:
     """Add the typed partition keys and the index of the place to rows.
 
     :param rows: rows that have a column with their file or directory, or come from one place.
+    :param texts_too: add :data:`scan.PARTITION`, too, by which the metastore finds the partition.
     """
     texts = [tuple(_value_or_none(value) for value in place.values) for place in places]
     if len(places) == 1:
-        values = {
-            key.name: fn.lit(text).cast(spark_type(key.type))
-            for key, text in zip(keys, texts[0], strict=True)
-        }
+        values = {key.name: typed_value(fn.lit(text), key) for key, text in zip(keys, texts[0], strict=True)}
+        if texts_too:
+            values[scan.PARTITION] = fn.array(*map(fn.lit, places[0].values))
         return rows.withColumns({**values, scan.PLACE: fn.lit(0)})
     names = [f"{_PARTITION}{index}" for index in range(len(keys))]
     by_uri = {place.uri: index for index, place in enumerate(places)}
@@ -139,15 +145,21 @@ def with_partition_values(
             for index, name in enumerate(names)
         },
     }
+    if texts_too:
+        lists = [list(places[home].values) for home in homes.values()]
+        columns[scan.PARTITION] = pa.array(lists, pa.list_(pa.string()))
     typed = arrow_frame(spark, pa.table(columns)).select(
         scan.FILE,
         scan.PLACE,
-        *(
-            fn.col(name).cast(spark_type(key.type)).alias(key.name)
-            for name, key in zip(names, keys, strict=True)
-        ),
+        *([scan.PARTITION] if texts_too else []),
+        *(typed_value(fn.col(name), key).alias(key.name) for name, key in zip(names, keys, strict=True)),
     )
     return rows.join(fn.broadcast(typed), scan.FILE)
+
+
+def typed_value(text: SparkColumn, key: Column) -> SparkColumn:
+    """Return the value that a reader shows for the text of a partition value; null stands for the default."""
+    return text.cast(spark_type(key.type))
 
 
 def _home(file: str, by_uri: Mapping[str, int]) -> int:

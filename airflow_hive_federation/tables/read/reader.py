@@ -44,6 +44,8 @@ from airflow_hive_federation.tables.spark_types import spark_schema
 from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional, take_snapshots
 
 ROW_ID_COLUMN = "ROW__ID"
+PARTITION_FIELD = "partition"
+"""Field of ``ROW__ID`` that Hive's lacks; only tables with partitions have it."""
 _ORC = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
 
 
@@ -68,7 +70,8 @@ def read_table(
         table is read faster if they are its first columns, or all of them by name.
     :param where: a condition in Spark's SQL on the table's columns and partition keys. Partitions and bucket
         files that cannot hold such rows are not opened, which a condition on the DataFrame cannot achieve.
-    :param row_ids: add ``ROW__ID``, a struct of writeid, bucketid and rowid (full ACID tables only).
+    :param row_ids: add ``ROW__ID``, a struct of writeid, bucketid and rowid (full ACID tables only). In a
+        table with partitions, it also has the texts of the partition's values: ``partition``, an array.
     :param snapshot: a snapshot from :func:`take_snapshots`; ``None`` takes a new one.
     :param storage_options: options of the table's store, for listing the directories.
     :raises NoSuchObjectError: if the table or a named partition does not exist.
@@ -160,13 +163,14 @@ def visible_rows(
             continue
         rows = _together(group_rows)
         if partition_keys or (with_deletes and len(changed) > 1):
-            rows = _located(spark, rows, changed if with_deletes else places, partition_keys)
+            located = changed if with_deletes else places
+            rows = _located(spark, rows, located, partition_keys, row_ids=row_ids)
         if with_deletes:
             rows = _joined(reading, rows, changed) if deletes is None else deletes.without(spark, rows)
         results.append(rows)
     if not results:
         empty = scan.Rows.named(no_rows(spark, schema), [*schema.names, *scan.KEYS, scan.FILE])
-        results.append(_located(spark, empty, places, partition_keys))
+        results.append(_located(spark, empty, places, partition_keys, row_ids=row_ids))
     keys = [key.name for key in partition_keys]
     names = [*schema.names, *keys] if only is None else [name.lower() for name in only]
     return scan.union([_chosen(rows, columns, names, row_ids=row_ids) for rows in results])
@@ -179,10 +183,17 @@ def _together(scans: Sequence[scan.Rows]) -> scan.Rows:
 
 
 def _located(
-    spark: SparkSession, rows: scan.Rows, places: Sequence[PartitionScan], keys: Sequence[Column]
+    spark: SparkSession,
+    rows: scan.Rows,
+    places: Sequence[PartitionScan],
+    keys: Sequence[Column],
+    *,
+    row_ids: bool,
 ) -> scan.Rows:
-    frame = with_partition_values(spark, rows.made(), places, keys)
-    return scan.Rows.named(frame, [*rows.columns, *(key.name for key in keys), scan.PLACE])
+    # Writers number the rows of every partition from 0: a row's identity includes its partition.
+    texts = [scan.PARTITION] if row_ids and keys else []
+    frame = with_partition_values(spark, rows.made(), places, keys, texts_too=bool(texts))
+    return scan.Rows.named(frame, [*rows.columns, *(key.name for key in keys), *texts, scan.PLACE])
 
 
 def _chosen(rows: scan.Rows, columns: Sequence[Column], names: Sequence[str], *, row_ids: bool) -> DataFrame:
@@ -192,8 +203,10 @@ def _chosen(rows: scan.Rows, columns: Sequence[Column], names: Sequence[str], *,
     chosen = [f"{texts[name.lower()]} as {scan.quoted(name)}" for name in names]
     if row_ids:
         write_id, bucket, row = (rows.columns[key] for key in scan.KEYS)
-        struct = f"struct({write_id} as writeid, {bucket} as bucketid, {row} as rowid)"
-        chosen.insert(0, f"{struct} as {ROW_ID_COLUMN}")
+        fields = [f"{write_id} as writeid", f"{bucket} as bucketid", f"{row} as rowid"]
+        if scan.PARTITION in rows.columns:
+            fields.append(f"{rows.columns[scan.PARTITION]} as {PARTITION_FIELD}")
+        chosen.insert(0, f"struct({', '.join(fields)}) as {ROW_ID_COLUMN}")
     return rows.frame.selectExpr(*chosen)
 
 

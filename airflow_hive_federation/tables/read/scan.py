@@ -43,6 +43,8 @@ WRITE_ID, BUCKET, ROW_ID = "__acid_write_id", "__acid_bucket", "__acid_row_id"
 FILE = "__acid_file"
 """Column with the origin of a row: the URI of its file, or of its partition's directory."""
 PLACE = "__acid_place"
+PARTITION = "__acid_partition"
+"""Column with the value texts of a row's partition, as in the metastore: an array."""
 KEYS = (WRITE_ID, BUCKET, ROW_ID)
 # Spark would push down a join or a user's condition on a bare column: ORC would then evaluate "bucket is not
 # null" on the user's column of that name, which is null in every delete event. coalesce() prevents that.

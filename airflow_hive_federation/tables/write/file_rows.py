@@ -102,7 +102,7 @@ class DeletedRows:
         keys = np.stack(
             [column.to_numpy(zero_copy_only=False).astype(np.int64) for column in batch.columns[:3]], 1
         )
-        self._check(keys, batch.column(3))
+        self._check(keys, *batch.columns[3:5])
         self._keys.append(keys)
         return _acid_batch(
             2,
@@ -111,7 +111,13 @@ class DeletedRows:
             pa.nulls(batch.num_rows, self._row),
         )
 
-    def _check(self, keys: np.ndarray[Any, Any], is_present: pa.Array) -> None:
+    def _check(self, keys: np.ndarray[Any, Any], is_present: pa.Array, stays: pa.Array) -> None:
+        moved = pc.index(stays, False).as_py()
+        if moved >= 0:
+            raise RefusedRowsError(
+                f"the row with ROW__ID {_row_id(keys[moved])} has other partition values than its partition; "
+                "to move it, delete it and insert it anew"
+            )
         missing = pc.index(is_present, False).as_py()
         if missing >= 0:
             raise RefusedRowsError(

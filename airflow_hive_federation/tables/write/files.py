@@ -46,8 +46,9 @@ def write_inserts(writing: Writing) -> Callable[[_Batches], _Batches]:
 def write_deletes(writing: Writing) -> Callable[[_Batches], _Batches]:
     """Return the function that writes a task's row ids as deletes.
 
-    Batches hold write id, bucket property, row id and a flag that the row exists, then partition texts and
-    the bucket. They are sorted by partition, bucket, write id, bucket property and row id.
+    Batches hold write id, bucket property, row id, flags that the row exists and stays in its partition,
+    then partition texts and the bucket. They are sorted by partition, bucket, write id, bucket property and
+    row id.
     """
 
     def write(batches: _Batches) -> _Batches:

@@ -12,7 +12,7 @@ transaction then count as valid: rows in a partition that it does not know would
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,7 +49,7 @@ from airflow_hive_federation.tables.write.plan import (
     statement_directory,
 )
 from airflow_hive_federation.transactions.locks import WriteKind, operation_type
-from airflow_hive_federation.transactions.positions import alter_beside_streams
+from airflow_hive_federation.transactions.positions import alter_beside_streams, unguarded
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, retry
 
@@ -368,7 +368,15 @@ def _mark_stale(all_placed: Sequence[_Placed]) -> None:
         return
     seen = statement.transaction.snapshot(layout.database, layout.table).write_ids.text()
     own = statement.transaction.own_positions
-    withdraw_accuracy(client, layout, stale, write_id=statement.write_id, seen=seen, own_positions=own)
+    withdraw_accuracy(
+        client,
+        layout,
+        stale,
+        write_id=statement.write_id,
+        seen=seen,
+        own_positions=own,
+        check=statement.transaction.check,
+    )
 
 
 def claiming_accuracy(described: Sequence[Described]) -> list[Described]:
@@ -384,6 +392,7 @@ def withdraw_accuracy(
     write_id: int,
     seen: str,
     own_positions: Collection[str] = (),
+    check: Callable[[], None] = unguarded,
 ) -> None:
     """Remove the mark of accuracy from statistics: Hive answers ``count(*)`` from marked statistics.
 
@@ -391,6 +400,7 @@ def withdraw_accuracy(
     :param write_id: write id of the transaction that makes the statistics stale.
     :param seen: the table's valid write ids, in Hive's text form.
     :param own_positions: keys of positions that only the caller's transaction moves.
+    :param check: is called right before each change; it raises if the caller's transaction may have ended.
     :raises LockTimeoutError: if streams that commit positions of the table do not let it be altered.
     :raises MetastoreError: if the metastore refuses the change, or others alter the table all the time.
     """
@@ -403,6 +413,7 @@ def withdraw_accuracy(
         return now
 
     if layout.partition_keys:
+        check()
         client.alter_partitions(
             layout.database,
             layout.table,
@@ -418,6 +429,7 @@ def withdraw_accuracy(
         layout.table,
         withdrawn,
         own=own_positions,
+        check=check,
         environment=NO_STATS_UPDATE,
         valid_write_ids=seen,
         write_id=write_id,

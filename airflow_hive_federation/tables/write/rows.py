@@ -7,27 +7,29 @@ from collections.abc import Callable
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column, HiveType
-from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN
+from airflow_hive_federation.tables.read.partition_scans import typed_value
+from airflow_hive_federation.tables.read.reader import PARTITION_FIELD, ROW_ID_COLUMN
 from airflow_hive_federation.tables.spark_internals import cast_strictly, rebalanced
 from airflow_hive_federation.tables.spark_types import spark_type
 from airflow_hive_federation.tables.write.bucket_columns import with_bucket_numbers
 from airflow_hive_federation.tables.write.plan import MAX_BUCKET, ColumnMatch, TableLayout
 
-_BUCKET, _FOUND = "__bucket", "__found"
+_BUCKET, _FOUND, _STAYS = "__bucket", "__found", "__stays"
 _IDS = ("__write_id", "__bucket_property", "__row_id")
 
 
 def prepared(
-    layout: TableLayout, rows: DataFrame, match: ColumnMatch, *, keep_bucket: bool = False
+    layout: TableLayout, rows: DataFrame, match: ColumnMatch, *, in_place: bool = False
 ) -> DataFrame:
     """Select the table's columns by position, with their types, followed by the partition value texts.
 
-    :param keep_bucket: rows that replace others stay in their bucket; its number comes last.
+    :param in_place: the rows replace others. They stay in the partition of their ``ROW__ID``, and in its
+        bucket, whose number comes last.
     """
     spark = rows.sparkSession
     given = {field.name: field.dataType for field in rows.schema}
@@ -37,12 +39,14 @@ def prepared(
     ]
     texts = []
     for index, key in enumerate(layout.partition_keys):
-        if key.name in match.static:
+        if in_place:
+            text = _own_text(index)
+        elif key.name in match.static:
             text = fn.lit(match.static[key.name])
         else:
             text = _text(spark, _quoted(match.dynamic[key.name]), key)
         texts.append(text.alias(f"p{index}"))
-    kept = [_bucket_of_row_id().alias(_BUCKET)] if keep_bucket and not layout.bucket_count else []
+    kept = [_bucket_of_row_id().alias(_BUCKET)] if in_place and not layout.bucket_count else []
     return rows.select(*columns, *texts, *kept)
 
 
@@ -88,12 +92,17 @@ def as_texts(layout: TableLayout, rows: DataFrame, zone: str) -> DataFrame:
 
 
 def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
-    """Select the identities of rows, and their partition value texts.
+    """Select the identities of rows to change, their partition value texts, and a flag that they stay there.
 
-    :raises ConfigurationError: if the frame lacks ``ROW__ID`` or a partition key.
+    Hive's ``ROW__ID`` is unique within a partition only. The partition is therefore that in which the row was
+    read, whatever its partition keys are now.
+
+    :raises ConfigurationError: if the frame lacks ``ROW__ID``, the partition in it, or a partition key.
     """
     by_name = {column.lower(): column for column in rows.columns}
     missing = [required for required in (ROW_ID_COLUMN.lower(), *layout.key_names) if required not in by_name]
+    if layout.partition_keys and not missing and not _names_partition(rows):
+        missing = [f"{ROW_ID_COLUMN.lower()}.{PARTITION_FIELD}"]
     if missing:
         raise ConfigurationError(
             f"The rows of {layout.name} to change come without {', '.join(missing)}.",
@@ -101,25 +110,51 @@ def row_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
             missing=missing,
         )
     spark = rows.sparkSession
-    texts = [_text(spark, _quoted(by_name[key.name]), key) for key in layout.partition_keys]
+    stays = fn.lit(True)
+    for index, key in enumerate(layout.partition_keys):
+        text = _own_text(index)
+        shown = typed_value(fn.when(text != DEFAULT_PARTITION, text), key)
+        stays &= _text(spark, shown, key) == _text(spark, _quoted(by_name[key.name]), key)
+    return _identities(layout, rows, stays.alias(_STAYS))
+
+
+def existing_keys(layout: TableLayout, rows: DataFrame) -> DataFrame:
+    """Select the identities of rows as they were just read, and their partition value texts."""
+    return _identities(layout, rows)
+
+
+def _identities(layout: TableLayout, rows: DataFrame, *more: SparkColumn) -> DataFrame:
     parts = zip(("writeid", "bucketid", "rowid"), _IDS, strict=True)
     return rows.select(
         *(fn.col(ROW_ID_COLUMN).getField(part).alias(name) for part, name in parts),
-        *(text.alias(f"p{index}") for index, text in enumerate(texts)),
+        *(_own_text(index).alias(f"p{index}") for index in range(len(layout.partition_keys))),
+        *more,
     )
+
+
+def _names_partition(rows: DataFrame) -> bool:
+    kind = {field.name.lower(): field.dataType for field in rows.schema}[ROW_ID_COLUMN.lower()]
+    return isinstance(kind, StructType) and PARTITION_FIELD in kind.names
+
+
+def _own_text(index: int) -> SparkColumn:
+    """Return the text of a value of the partition in which a row was read."""
+    # A frame of another table may have fewer values.
+    text = fn.get(fn.col(ROW_ID_COLUMN).getField(PARTITION_FIELD), index)
+    return fn.coalesce(text, fn.lit(DEFAULT_PARTITION))
 
 
 def flagged(layout: TableLayout, keys: DataFrame, existing: DataFrame) -> DataFrame:
     """Add a flag that marks the existing ones among the rows to change, and sort them as in delete deltas.
 
     :param keys: identities of the rows to change, from :func:`row_keys`.
-    :param existing: identities of all rows of the table.
+    :param existing: identities of all rows of the table, from :func:`existing_keys`.
     """
     texts = [f"p{index}" for index in range(len(layout.partition_keys))]
     joined = keys.join(existing.withColumn(_FOUND, fn.lit(True)), [*_IDS, *texts], "left")
     number = fn.expr(f"coalesce(shiftright({_IDS[1]}, 16) & {MAX_BUCKET}, 0)").alias(_BUCKET)
     is_there = fn.coalesce(fn.col(_FOUND), fn.lit(False)).alias(_FOUND)
-    rows = joined.select(*_IDS, is_there, *texts, number)
+    rows = joined.select(*_IDS, is_there, _STAYS, *texts, number)
     return rows.repartition(*texts, _BUCKET).sortWithinPartitions(*texts, _BUCKET, *_IDS)
 
 

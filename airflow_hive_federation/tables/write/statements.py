@@ -46,7 +46,14 @@ from airflow_hive_federation.tables.write.plan import (
     table_layout,
 )
 from airflow_hive_federation.tables.write.publish import Publication, Statement, publish
-from airflow_hive_federation.tables.write.rows import arranged, as_texts, flagged, prepared, row_keys
+from airflow_hive_federation.tables.write.rows import (
+    arranged,
+    as_texts,
+    existing_keys,
+    flagged,
+    prepared,
+    row_keys,
+)
 from airflow_hive_federation.tables.write.staging import staging_directory, sweep
 from airflow_hive_federation.tables.write.tasks import RESULT_SCHEMA, Writing
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
@@ -137,7 +144,8 @@ def delete(
     """Delete rows of a full ACID table.
 
     :param rows: ``ROW__ID`` and the partition keys of the rows, as returned by :func:`read_table`.
-    :raises ConfigurationError: if the table is not a full ACID table, or a row occurs twice.
+    :raises ConfigurationError: if the table is not a full ACID table, or a row occurs twice, or comes with
+        values of another partition than its own.
     :raises TransactionAbortedError: if a row does not exist (any more), or on a write conflict.
 
     The other parameters and exceptions are those of :func:`append`.
@@ -157,7 +165,7 @@ def update(
     """Replace rows of a full ACID table.
 
     :param rows: ``ROW__ID`` of the rows to replace, and all columns and partition keys with their new values.
-        A row must stay in its partition.
+        A row must stay in its partition: to move one, delete it and insert it by :func:`merge`.
 
     The exceptions are those of :func:`delete`.
     """
@@ -278,7 +286,7 @@ def _merge(
         if changed:
             statement = _statement(work, transaction, WriteKind.DELETE)
             keys = union([row_keys(layout, rows) for rows in changed])
-            existing = row_keys(layout, _rows_there(work, transaction))
+            existing = existing_keys(layout, _rows_there(work, transaction))
             files = _written(work, flagged(layout, keys, existing), statement, staging, "delete")
             done.append(Publication(statement=statement, files=files, update=updates is not None))
         counts = {"updated": 0, "inserted": 0}
@@ -292,7 +300,7 @@ def _merge(
                 [name for name in rows.columns if name != ROW_ID_COLUMN],
                 None,
             )
-            selected = prepared(layout, rows, match, keep_bucket=purpose == "updated")
+            selected = prepared(layout, rows, match, in_place=purpose == "updated")
             files = _written(work, selected, statement, staging, purpose, placed=purpose == "updated")
             counts[purpose] = sum(file.row_count for file in files)
             done.append(Publication(statement=statement, files=files, update=purpose == "updated"))
@@ -413,7 +421,7 @@ def _rows_there(work: _Work, transaction: Transaction) -> DataFrame:
         work.spark,
         work.client,
         layout.name,
-        columns=layout.key_names,
+        columns=(),
         row_ids=True,
         snapshot=transaction.snapshot(layout.database, layout.table),
         storage_options=work.storage_options,

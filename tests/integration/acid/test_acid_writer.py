@@ -27,10 +27,13 @@ from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimi
 from airflow_hive_federation.ingest.errors import InvalidTable
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.orc.tail import read_tail
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.read.reader import read_table
+from airflow_hive_federation.tables.write.plan import match_columns, table_layout
+from airflow_hive_federation.tables.write.rows import prepared, row_keys
 from airflow_hive_federation.tables.write.statements import append, delete, merge, overwrite, update
 from airflow_hive_federation.transactions.transaction import Transaction
 
@@ -156,9 +159,52 @@ def test_partitions(spark: SparkSession, client: MetastoreClient, hive: HiveSql)
     moved = read_table(spark, client, "w.parts", row_ids=True).withColumn(
         "day", fn.lit("2030-01-01").cast("date")
     )
-    with pytest.raises(TransactionAbortedError, match="no row with ROW__ID"):
+    with pytest.raises(ConfigurationError, match="has other partition values than its partition"):
         update(spark, client, "w.parts", moved)
     assert [row[0] for row in hive.execute("select id from w.parts order by id")] == ["5", "20", "51"]
+
+
+def test_rows_whose_partition_values_are_changed(
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql
+) -> None:
+    """Hive numbers the rows of each partition from 0, so that both rows have the same ROW__ID."""
+    hive.execute(
+        f"create table w.moved (id int) partitioned by (day string) clustered by (id) into 1 buckets {ACID}"
+    )
+    append(spark, client, "w.moved", spark.sql("select * from values (1, 'A'), (2, 'B') as t(id, day)"))
+    assert len(set(_ids(hive.execute("select ROW__ID from w.moved")))) == 1
+    now = read_table(spark, client, "w.moved", row_ids=True)
+    first = now.where("day = 'A'")
+    moved = first.withColumn("day", fn.lit("B"))
+    for changes in ({"updates": moved}, {"deletes": moved}):
+        with pytest.raises(ConfigurationError, match="has other partition values than its partition"):
+            merge(spark, client, "w.moved", **changes)
+    hives = now.withColumn("ROW__ID", fn.expr("struct(ROW__ID.writeid, ROW__ID.bucketid, ROW__ID.rowid)"))
+    with pytest.raises(ConfigurationError, match=r"w\.moved to change come without row__id\.partition\."):
+        delete(spark, client, "w.moved", hives)
+    assert _both(spark, client, hive, "w.moved", "id, day") == [("1", "A"), ("2", "B")]
+    merge(spark, client, "w.moved", deletes=first, inserts=moved.drop("ROW__ID"))
+    assert _both(spark, client, hive, "w.moved", "id, day") == [("1", "B"), ("2", "B")]
+
+
+def test_rows_are_changed_in_the_partition_of_which_they_are(
+    spark: SparkSession, client: MetastoreClient, hive: HiveSql
+) -> None:
+    """Partition values have several texts, of which the metastore compares that of the partition."""
+    hive.execute(f"create table w.texts (id int) partitioned by (part int) {ACID}")
+    layout = table_layout(client.get_table("w", "texts"))
+    identity = "named_struct('writeid', 7L, 'bucketid', 0, 'rowid', 3L, 'partition', array({})) ROW__ID"
+    expected = {
+        "'01', 1": ("01", True),
+        "'01', 2": ("01", False),
+        f"'{DEFAULT_PARTITION}', null": (DEFAULT_PARTITION, True),
+    }
+    for given, (text, stays) in expected.items():
+        own, value = given.split(", ")
+        rows = spark.sql(f"select {identity.format(own)}, 5 id, {value} part")
+        assert [tuple(row) for row in row_keys(layout, rows).collect()] == [(7, 0, 3, text, stays)]
+        replacing = prepared(layout, rows, match_columns(layout, ["id", "part"], None), in_place=True)
+        assert [tuple(row) for row in replacing.collect()] == [(5, text, 0)]
 
 
 def _without(parameters: dict[str, Any], key: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from airflow_hive_federation.clusters.altering import (
 from airflow_hive_federation.clusters.assignment import assign_tables
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
 from airflow_hive_federation.clusters.copies.objects import copyable
+from airflow_hive_federation.clusters.locking import LOCK_DATABASE, exclusive
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata, source_mark
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.primary import change_primary
@@ -25,15 +26,22 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry, read_regi
 from airflow_hive_federation.clusters.routing.route import decide
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import CopyRefusedError, NoSuchObjectError, PrimaryRefusedError
+from airflow_hive_federation.errors import (
+    CopyRefusedError,
+    LockLostError,
+    NoSuchObjectError,
+    PrimaryRefusedError,
+)
 from airflow_hive_federation.ingest.position import ensure_position
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
+from airflow_hive_federation.transactions import locks
 from airflow_hive_federation.transactions.positions import fence
 from airflow_hive_federation.transactions.transaction import Transaction
+from airflow_hive_federation.waiting import boot_time_s
 from tests.support.gateway_front import gateway, rows_of_spark
 
 DATABASE = "clustered"
@@ -225,6 +233,44 @@ def test_a_stream_moves_its_position_before_or_after_a_change(
         assert now.state == types.LockState.ACQUIRED
     after = client.get_table(DATABASE, "acid").parameters or {}
     assert (after["changed"], after["_meta.stream"]) == ("true", "")
+
+
+def test_a_suspended_change_leaves_a_position_that_has_moved(
+    home: tuple[str, Path],
+    client: MetastoreClient,
+    source: EmbeddedMetastore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A commit of a position leaves the time of the last change as it is, which the metastore compares."""
+    key = "_meta.suspended"
+    ensure_position(client, DATABASE, "acid", key)
+    now_s = [boot_time_s()]
+    monkeypatch.setattr(locks, "boot_time_s", lambda: now_s[0])
+
+    def change(now: types.Table) -> types.Table:
+        now.parameters = {**(now.parameters or {}), "suspended": "true"}
+        return now
+
+    def change_after_suspension(now: types.Table) -> types.Table:
+        with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as other:
+            ours = (fence(DATABASE, "acid", key), exclusive(f"{LOCK_DATABASE}.{DATABASE}.acid"))
+            for lock in ours:
+                for shown in other.show_locks(database=lock.dbname, table=lock.tablename):
+                    other.unlock(shown.lockid)
+            (stream,) = other.open_txns(1)
+            assert other.lock([ours[0]], txn_id=stream).state == types.LockState.ACQUIRED
+            position = types.CommitTxnKeyValue(tableId=now.id, key=key, value="7")
+            other.commit_txn(stream, key_value=position)
+        now_s[0] += 301.0
+        return change(now)
+
+    with pytest.raises(LockLostError, match=rf"Locks on {DATABASE}\.acid are lost: they are 301 s old"):
+        alter_table(client, f"{DATABASE}.acid", change_after_suspension)
+    after = client.get_table(DATABASE, "acid").parameters or {}
+    assert (after.get("suspended"), after[key]) == (None, "7")
+    alter_table(client, f"{DATABASE}.acid", change)
+    after = client.get_table(DATABASE, "acid").parameters or {}
+    assert (after["suspended"], after[key]) == ("true", "7")
 
 
 def test_writes_of_hive_make_copies_stale(

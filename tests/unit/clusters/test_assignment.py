@@ -42,6 +42,9 @@ class Overtaken:
     def get_table(self, _database: str, _name: str) -> types.Table:
         return table(**{PRIMARY: "C2"})
 
+    def get_config_value(self, _name: str, default: str) -> str:
+        return default
+
     def lock(self, _components: Any) -> types.LockResponse:
         return types.LockResponse(lockid=1, state=types.LockState.ACQUIRED)
 

@@ -477,6 +477,21 @@ def test_a_position_is_made_while_no_cluster_metadata_is_changed(
     assert not metastore.locks_of("d.plain")
 
 
+def test_a_lost_transaction_does_not_set_its_own_position_back(
+    builder: Builders, metastore: MemoryMetastore
+) -> None:
+    """Another process may have taken the position over while this one was suspended."""
+    metastore.tables["d", "plain"].parameters |= {ACCURATE: "{}", KEY: "1", OTHER: "1"}
+    with builder().with_position_key(OTHER).connect() as connection:
+        connection.begin_transaction()
+        connection.write(b"1,a")
+        hearts: Any = connection._batch._hearts  # type: ignore[union-attr]
+        metastore.before["get_valid_write_ids"] = lambda _args: hearts._lost.add(connection.current_txn_id)
+        with pytest.raises(HeartBeatFailure):
+            connection.commit_transaction()
+    assert "alter_table_req" not in metastore.calls
+
+
 def test_statistics_that_another_stream_has_withdrawn(builder: Builders, metastore: MemoryMetastore) -> None:
     metastore.tables["d", "plain"].parameters |= {ACCURATE: "{}", KEY: "1"}
 

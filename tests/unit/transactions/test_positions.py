@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from airflow_hive_federation.clusters.altering import alter_table
-from airflow_hive_federation.errors import LockTimeoutError, MetastoreServerError
+from airflow_hive_federation.clusters import altering as clusters_altering
+from airflow_hive_federation.clusters.altering import alter_partitions, alter_table
+from airflow_hive_federation.errors import LockLostError, LockTimeoutError, MetastoreServerError
+from airflow_hive_federation.ingest import position
+from airflow_hive_federation.ingest.position import ensure_position
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.transactions import locks
 from airflow_hive_federation.transactions.positions import alter_beside_streams, still
 from airflow_hive_federation.waiting import PollPolicy
 from tests.support.memory_metastore import MemoryMetastore
@@ -35,6 +40,38 @@ def client(metastore: MemoryMetastore) -> Iterator[MetastoreClient]:
 def marked(table: types.Table) -> types.Table:
     table.parameters = {**(table.parameters or {}), "mark": "set"}
     return table
+
+
+class Suspension:
+    """The process stands still from a call's answer on, until the metastore has dropped its locks."""
+
+    def __init__(self, metastore: MemoryMetastore) -> None:
+        self._metastore = metastore
+        self.now_s = 1000.0
+        self.missed: Callable[[], None] = lambda: None
+
+    def after(self, method: str, nth: int = 1, *, lasts_s: float = 600.0) -> None:
+        answers = iter(range(1, 100))
+
+        def suspend(_args: object) -> None:
+            if next(answers) == nth:
+                self.now_s += lasts_s
+                self._metastore.locks.clear()
+                self.missed()
+
+        self._metastore.after[method] = suspend
+
+
+@pytest.fixture
+def suspension(metastore: MemoryMetastore, monkeypatch: pytest.MonkeyPatch) -> Suspension:
+    made = Suspension(metastore)
+    monkeypatch.setattr(locks, "boot_time_s", lambda: made.now_s)
+    return made
+
+
+def move(metastore: MemoryMetastore, key: str) -> Callable[[], None]:
+    """Return the commit of a stream that moves a position."""
+    return lambda: metastore.tables["d", "t"].parameters.update({key: "2"})
 
 
 def test_cluster_metadata_sets_no_position_back(metastore: MemoryMetastore, client: MetastoreClient) -> None:
@@ -92,3 +129,171 @@ def test_a_table_that_is_altered_all_the_time(metastore: MemoryMetastore, client
 def test_a_table_that_is_right_already_is_left(metastore: MemoryMetastore, client: MetastoreClient) -> None:
     alter_beside_streams(client, "d", "t", lambda _table: None)
     assert metastore.writes == []
+
+
+@pytest.mark.parametrize("ddl_time", [{}, {"transient_lastDdlTime": "1"}])
+def test_a_suspended_change_of_cluster_metadata_sets_no_position_back(
+    ddl_time: dict[str, str], metastore: MemoryMetastore, client: MetastoreClient, suspension: Suspension
+) -> None:
+    metastore.tables["d", "t"].parameters.update(ddl_time)
+    suspension.missed = move(metastore, KEY)
+    # The table is read a second time once its position stands still.
+    suspension.after("get_table_req", 2)
+    with pytest.raises(LockLostError, match=r"Locks on d\.t are lost: they are 600 s old") as caught:
+        alter_table(client, "d.t", marked)
+    assert caught.value.retryable
+    assert metastore.writes == []
+    assert metastore.tables["d", "t"].parameters[KEY] == "2"
+
+
+@pytest.mark.parametrize("name", ["altering", "positions"])
+def test_each_lock_of_a_change_is_checked(
+    name: str, metastore: MemoryMetastore, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of both may be renewed by a wait, and the other not."""
+    checked: list[str] = []
+
+    def lost(*_args: object, **_keywords: object) -> Any:
+        return contextlib.nullcontext(lambda: checked.append(name))
+
+    monkeypatch.setattr(clusters_altering, {"altering": "altering", "positions": "still"}[name], lost)
+    metastore.before["alter_table_req"] = lambda _args: checked.append("alter")
+    alter_table(client, "d.t", marked, check=lambda: checked.append("caller"))
+    assert checked == ["caller", name, "alter"]
+
+
+@pytest.mark.parametrize("name", ["altering", "held"])
+def test_each_lock_of_a_new_position_is_checked(
+    name: str, metastore: MemoryMetastore, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+
+    def lost(*_args: object, **_keywords: object) -> Any:
+        return contextlib.nullcontext(lambda: checked.append(name))
+
+    monkeypatch.setattr(position, name, lost)
+    metastore.before["alter_table_req"] = lambda _args: checked.append("alter")
+    ensure_position(client, "d", "t", "_meta.new")
+    assert checked == [name, "alter"]
+
+
+def test_a_lock_that_ends_while_the_call_is_on_its_way(
+    metastore: MemoryMetastore, client: MetastoreClient, suspension: Suspension
+) -> None:
+    """Nothing prevents the change then, but it is not reported as done."""
+    suspension.after("alter_table_req")
+    with pytest.raises(LockLostError, match="they are 600 s old"):
+        alter_table(client, "d.t", marked)
+    assert metastore.writes == ["alter_table_req"]
+
+
+def test_a_lock_that_protected_nothing_may_end(
+    metastore: MemoryMetastore, client: MetastoreClient, suspension: Suspension
+) -> None:
+    suspension.after("get_table_req", 2)
+    alter_table(client, "d.t", lambda _table: None)
+    assert metastore.writes == []
+
+
+def test_a_suspended_change_sets_none_of_several_positions_back(
+    metastore: MemoryMetastore, client: MetastoreClient, suspension: Suspension
+) -> None:
+    """The metastore compares the first one only."""
+    metastore.tables["d", "t"].parameters["_meta.b"] = "1"
+    suspension.missed = move(metastore, "_meta.b")
+    suspension.after("get_table_req", 2)
+    with pytest.raises(LockLostError):
+        alter_beside_streams(client, "d", "t", marked)
+    assert metastore.tables["d", "t"].parameters["_meta.b"] == "2"
+
+
+def test_a_suspended_transaction_does_not_set_its_own_position_back(
+    metastore: MemoryMetastore, client: MetastoreClient
+) -> None:
+    def lost() -> None:
+        raise LockLostError("the transaction was aborted")
+
+    metastore.tables["d", "t"].parameters["_meta.b"] = "1"
+    with pytest.raises(LockLostError, match="the transaction was aborted"):
+        alter_beside_streams(client, "d", "t", marked, own=["_meta.b"], check=lost)
+    assert metastore.writes == []
+
+
+def test_a_suspended_change_of_partitions_reverts_no_other(
+    metastore: MemoryMetastore, client: MetastoreClient, suspension: Suspension
+) -> None:
+    storage = types.StorageDescriptor(location="file:/former")
+    table = types.Table(
+        dbName="d", tableName="p", partitionKeys=[types.FieldSchema(name="k", type="string")], parameters={}
+    )
+    metastore.put_table(table, types.Partition(values=["1"], sd=storage, parameters={}))
+
+    def set_location() -> None:
+        metastore.partitions["d", "p"]["k=1"].sd.location = "file:/later"
+
+    def changed(now: types.Partition) -> types.Partition:
+        now.parameters = {"mark": "set"}
+        return now
+
+    suspension.missed = set_location
+    suspension.after("get_partitions_by_names_req")
+    with pytest.raises(LockLostError):
+        alter_partitions(client, table, ["k=1"], changed)
+    assert metastore.partitions["d", "p"]["k=1"].sd.location == "file:/later"
+    checked: list[int] = []
+    alter_partitions(client, table, ["k=1"], changed, check=lambda: checked.append(len(metastore.writes)))
+    assert (checked, metastore.writes) == ([0], ["alter_partitions_req"])
+
+
+def test_a_suspended_start_of_a_stream_sets_no_position_back(
+    metastore: MemoryMetastore, client: MetastoreClient, suspension: Suspension
+) -> None:
+    metastore.tables["d", "t"].parameters["_meta.b"] = "1"
+    suspension.missed = move(metastore, "_meta.b")
+    suspension.after("get_table_req", 2)
+    with pytest.raises(LockLostError):
+        ensure_position(client, "d", "t", "_meta.new")
+    assert metastore.tables["d", "t"].parameters["_meta.b"] == "2"
+    assert metastore.writes == []
+
+
+def test_a_new_position_does_not_set_back_one_that_moves_without_locks(
+    metastore: MemoryMetastore, client: MetastoreClient
+) -> None:
+    metastore.tables["d", "t"].parameters["_meta.b"] = "1"
+    # Its stream holds this fence, and waits for the table.
+    metastore.waiting = {"t:_meta.b"}
+    moves = iter([move(metastore, KEY)])
+    metastore.before["alter_table_req"] = lambda _args: next(moves, lambda: None)()
+    ensure_position(client, "d", "t", "_meta.new")
+    after = metastore.tables["d", "t"].parameters
+    assert after == {KEY: "2", "_meta.b": "1", "_meta.new": "", "transactional": "true"}
+    assert metastore.locks == {}
+
+
+def test_a_wait_for_a_lock_counts_as_its_use(
+    metastore: MemoryMetastore, client: MetastoreClient, suspension: Suspension
+) -> None:
+    """The metastore records each look at a lock as a heartbeat."""
+    metastore.waiting = {f"t:{KEY}"}
+
+    def granted(_args: object) -> None:
+        suspension.now_s += 200.0
+        if suspension.now_s > 1500.0:
+            metastore.waiting.clear()
+
+    metastore.after["check_lock"] = granted
+    policy = PollPolicy(first_s=0.01, longest_s=0.01, timeout_s=60.0)
+    with still(client, "d", "t", [KEY], policy=policy) as check:
+        check()
+    assert suspension.now_s > 1500.0
+
+
+def test_a_lock_that_ends_while_it_is_waited_for(metastore: MemoryMetastore, client: MetastoreClient) -> None:
+    metastore.waiting = {f"t:{KEY}"}
+    metastore.before["check_lock"] = lambda _args: metastore.locks.clear()
+    with (
+        pytest.raises(LockLostError, match="has dropped them before it granted them"),
+        still(client, "d", "t", [KEY]),
+    ):
+        pytest.fail("the lock was not granted")

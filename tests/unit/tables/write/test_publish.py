@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.tables.write.plan import StagedFile, table_layout
 from airflow_hive_federation.tables.write.publish import Publication, Statement, publish
 from airflow_hive_federation.transactions.locks import WriteKind
+from airflow_hive_federation.transactions.positions import unguarded
 from airflow_hive_federation.transactions.snapshots import take_snapshots
 from tests.support.memory_metastore import MemoryMetastore
 from tests.support.small_source import storage
@@ -60,6 +61,7 @@ def publication(
     *,
     number: int = 0,
     own: Sequence[str] = (),
+    check: Callable[[], None] = unguarded,
 ) -> Publication:
     """Return a statement of transaction 5 with a staged file per partition; of ``plain`` without values."""
     described: Any = client.get_table("d", "parted" if values else "plain")
@@ -67,6 +69,7 @@ def publication(
         id=5,
         on_abort=lambda _clean_up: None,
         own_positions={*own},
+        check=check,
         snapshot=lambda database, table: take_snapshots(client, [f"{database}.{table}"])[
             f"{database}.{table}"
         ],
@@ -241,3 +244,19 @@ def test_statistics_of_partitions_are_withdrawn_as_they_are_after_the_files(
     metastore.before["add_write_notification_log"] = analyse
     publish([publication(client, tmp_path, WriteKind.INSERT, ["a"])])
     assert metastore.partitions["d", "parted"]["p=a"].parameters == {"numRows": "7"}
+
+
+@pytest.mark.parametrize("values", [[], ["a"]])
+def test_a_transaction_that_may_have_ended_withdraws_no_statistics(
+    values: list[str], metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    """It may have been suspended, and another may have moved its position, or the partition, since then."""
+    metastore.tables["d", "plain"].parameters |= {ACCURATE: "{}", KEY: "1", OTHER: "1"}
+    metastore.partitions["d", "parted"]["p=a"].parameters = {ACCURATE: "{}"}
+
+    def lost() -> None:
+        raise TransactionAbortedError("no heartbeat was confirmed")
+
+    with pytest.raises(TransactionAbortedError):
+        publish([publication(client, tmp_path, WriteKind.INSERT, values, own=[KEY], check=lost)])
+    assert metastore.writes == []

@@ -99,11 +99,11 @@ def test_tasks_beyond_the_last_bucket(tmp_path: Path, task: list[int]) -> None:
     assert "bucket 4096 is out of range" in done[0]["problem"]
 
 
-def keys(*rows: tuple[int, int, int, bool]) -> pa.RecordBatch:
-    columns = list(zip(*[(*row, "x", 0) for row in rows], strict=True))
-    kinds = [pa.int64(), pa.int32(), pa.int64(), pa.bool_(), pa.string(), pa.int32()]
+def keys(*rows: tuple[int, int, int, bool], stay: bool = True) -> pa.RecordBatch:
+    columns = list(zip(*[(*row, stay, "x", 0) for row in rows], strict=True))
+    kinds = [pa.int64(), pa.int32(), pa.int64(), pa.bool_(), pa.bool_(), pa.string(), pa.int32()]
     arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, names=["w", "bp", "r", "found", "p0", "b"])
+    return pa.RecordBatch.from_arrays(arrays, names=["w", "bp", "r", "found", "stays", "p0", "b"])
 
 
 def test_deletes(tmp_path: Path) -> None:
@@ -126,6 +126,7 @@ def test_deletes(tmp_path: Path) -> None:
         ([keys((1, 7, 0, True), (1, 7, 0, True))], r"\(1, 7, 0\) is changed twice"),
         ([keys((1, 7, 0, True)), keys((1, 7, 0, True))], r"\(1, 7, 0\) is changed twice"),
         ([keys((1, 7, 0, True), (1, 7, 4, False))], r"no row with ROW__ID \(1, 7, 4\) \(any more\)"),
+        ([keys((1, 7, 2, True), stay=False)], r"ROW__ID \(1, 7, 2\) has other partition values than its p"),
     ],
 )
 def test_deletes_that_cannot_be(tmp_path: Path, rows: list[pa.RecordBatch], problem: str) -> None:
