@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
+from airflow_hive_federation.gateway import event_pages
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import Call, Status, refusal, refused, status_of
 from airflow_hive_federation.gateway.messages import EXCEPTION, Emit, read_head
@@ -275,12 +276,23 @@ class Gateway:
         if not filters and not self._inside:
             self._target.relay(inner, record)
             return
-        parts: list[bytes] = []
-        self._target.relay(inner, parts.append)
-        answer = b"".join(parts)
-        if filters:
-            answer = filtered(call.method, answer, named, self._keep(call))
+        answer = self._filtered(inner) if filters else self._asked(inner)
         record(with_names(call.method, answer, self._to_outside) if self._inside else answer)
+
+    def _filtered(self, call: Call) -> bytes:
+        keep = self._keep(call)
+
+        def cut(answer: bytes, most: int = 0) -> bytes:
+            return filtered(call.method, answer, call.named, keep, most)
+
+        if call.method == event_pages.METHOD:
+            return event_pages.first_visible(call, self._asked, cut)
+        return cut(self._asked(call))
+
+    def _asked(self, call: Call) -> bytes:
+        parts: list[bytes] = []
+        self._target.relay(call, parts.append)
+        return b"".join(parts)
 
     def _keep(self, call: Call) -> Callable[[str, str | None], bool]:
         def keep(database: str, table: str | None) -> bool:
