@@ -7,10 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
-from airflow_hive_federation.gateway import event_pages
+from airflow_hive_federation.gateway import event_pages, key_values
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import Call, Status, refusal, refused, status_of
 from airflow_hive_federation.gateway.messages import EXCEPTION, Emit, read_head
@@ -49,6 +50,9 @@ _OF_TRANSACTIONS = OF_NO_DATABASE | {
     "show_locks",
 }
 
+#: Makes a call, and passes its answer to a receiver.
+Relay = Callable[[Call, Emit], None]
+
 
 class Target(Protocol):
     """The receiver of calls behind the gateway: a metastore, a federation or a cluster's view."""
@@ -60,6 +64,12 @@ class Target(Protocol):
         """Make the call and pass its answer to ``emit``.
 
         :raises HiveFederationError: the metastore does not answer, or the call cannot be made.
+        """
+
+    def relay_of_transactions(self) -> Relay | None:
+        """Return the function that sends calls to the metastore of the clients' transactions.
+
+        ``None`` if clients have other names for the databases of that metastore.
         """
 
     def check_cluster(self, name: str) -> None:
@@ -133,6 +143,10 @@ class Metastore:
                 return
             self._lacks.add(call.method)
         self._substituted(call, emit)
+
+    def relay_of_transactions(self) -> Relay:
+        """See :meth:`Target.relay_of_transactions`."""
+        return self.relay
 
     def check_cluster(self, name: str) -> None:
         """See :meth:`Target.check_cluster`."""
@@ -272,6 +286,8 @@ class Gateway:
         if message is not call.message:
             named = references(message, head.body, message_types(call.method)[0])
         inner = replace(call, message=message, named=tuple(named))
+        if not unlimited and call.method == key_values.METHOD and key_values.sets_parameter(message):
+            self._check_parameter(inner)
         filters = not unlimited and call.method in LISTINGS
         if not filters and not self._inside:
             self._target.relay(inner, record)
@@ -290,9 +306,18 @@ class Gateway:
         return cut(self._asked(call))
 
     def _asked(self, call: Call) -> bytes:
-        parts: list[bytes] = []
-        self._target.relay(call, parts.append)
-        return b"".join(parts)
+        return _whole(self._target.relay, call)
+
+    def _check_parameter(self, call: Call) -> None:
+        relay = self._target.relay_of_transactions()
+        if relay is None or not key_values.may_set(call, partial(_whole, relay), self._keep(call)):
+            raise refused(
+                Status.DENIED,
+                f"{call.method}: the call sets a parameter of a table by its id, and user "
+                f"{call.caller.user!r} may write no table of that id that the transaction has locked.",
+                remedy="Lock the table in the transaction, through a gateway whose [upstream] has the "
+                "transaction, or ask the operator of the gateway for a rule.",
+            )
 
     def _keep(self, call: Call) -> Callable[[str, str | None], bool]:
         def keep(database: str, table: str | None) -> bool:
@@ -313,6 +338,12 @@ class Gateway:
 
     def _to_outside(self, name: str) -> str:
         return self._outside.get(name, name)
+
+
+def _whole(relay: Relay, call: Call) -> bytes:
+    parts: list[bytes] = []
+    relay(call, parts.append)
+    return b"".join(parts)
 
 
 class _HoldFaults:
