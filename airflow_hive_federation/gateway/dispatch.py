@@ -49,6 +49,8 @@ _OF_TRANSACTIONS = OF_NO_DATABASE | {
     "get_valid_write_ids",
     "show_locks",
 }
+#: Gives a connection its user; the fronts answer it themselves.
+_GREETING = "set_ugi"
 
 #: Makes a call, and passes its answer to a receiver.
 Relay = Callable[[Call, Emit], None]
@@ -268,6 +270,13 @@ class Gateway:
             record.write()
 
     def _relay(self, call: Call, record: _Record) -> None:
+        if call.method == _GREETING:
+            # It would give the connection, which the next caller gets, another user.
+            raise refused(
+                Status.DENIED,
+                f"{_GREETING}: the fronts know their callers themselves.",
+                remedy="Authenticate at the front.",
+            )
         unlimited = self._rules.unlimited(call.method, call.caller)
         if call.caller.cluster:
             self._target.check_cluster(call.caller.cluster)
