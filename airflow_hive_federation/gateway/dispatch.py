@@ -294,7 +294,8 @@ class Gateway:
         message = renamed(call.message, named, self._to_inside)
         if message is not call.message:
             named = references(message, head.body, message_types(call.method)[0])
-        inner = replace(call, message=message, named=tuple(named))
+        permits = None if unlimited else self._keep(call)
+        inner = replace(call, message=message, named=tuple(named), permits=permits)
         if not unlimited and call.method == key_values.METHOD and key_values.sets_parameter(message):
             self._check_parameter(inner)
         filters = not unlimited and call.method in LISTINGS

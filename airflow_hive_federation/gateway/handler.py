@@ -122,6 +122,8 @@ class Call:
     :param named: databases and tables that the call names, under the upstream's names; empty if no component
         needed them.
     :param facts: the target adds to them while it answers.
+    :param permits: decides whether the caller may make such a call about a database, or a table of it, under
+        the upstream's names; ``None`` permits everything.
     """
 
     method: str
@@ -131,6 +133,7 @@ class Call:
     cancellation: Cancellation | None = None
     named: tuple[Reference, ...] = ()
     facts: CallFacts = field(default_factory=CallFacts, compare=False)
+    permits: Callable[[str, str | None], bool] | None = field(default=None, compare=False, repr=False)
 
 
 class Handler(Protocol):
