@@ -90,9 +90,21 @@ AMBIGUOUS = {
     ),
     "a list for a text": (
         "get_table",
-        PUBLIC + field(LIST, 2, listing(STRING, 1, text(b"t"))) + STOP,
+        field(STRING, 1, text(b"public")) + field(LIST, 2, listing(STRING, 1, text(b"t"))) + STOP,
         "does not know",
     ),
+    "a database twice": ("get_tables", field(STRING, 1, text(b"secret")) + PUBLIC + STOP, "field 1 twice"),
+    "a database twice, with another field in between": (
+        "get_tables",
+        PUBLIC + field(STRING, 1, text(b"secret")) + STOP,
+        "field 1 twice",
+    ),
+    "a field twice in a struct in a list": (
+        "add_partitions",
+        field(LIST, 1, listing(STRUCT, 1, field(STRING, 2, text(b"public")) * 2 + STOP)) + STOP,
+        "field 2 twice",
+    ),
+    "an unknown field twice": ("get_table", PUBLIC + field(I32, 99, b"\0" * 4) * 2 + STOP, "field 99 twice"),
     "a second call": ("get_table", PUBLIC + STOP + b"\x80", "follows"),
 }
 
@@ -104,7 +116,7 @@ def test_an_ambiguous_call_is_refused(case: str) -> None:
         check_unambiguous(arguments, 0, message_types(method)[0].thrift_spec)
 
 
-@pytest.mark.parametrize("case", ["values of another type", "a field of a union twice"])
+@pytest.mark.parametrize("case", ["values of another type", "a field of a union twice", "a database twice"])
 @pytest.mark.parametrize("databases", ["*", "public"])
 def test_no_metastore_gets_an_ambiguous_call(
     peer: Peers, gateway: Gateways, raw: Raws, case: str, databases: str
