@@ -50,6 +50,7 @@ class Caller:
         loopback), ``mtls``, ``token`` or a plug-in's own term.
     :param groups: the user's groups.
     :param peer: address of the client, for the log.
+    :param remote: the client is on another machine.
     :param cluster: the cluster that the call names beside its message; empty if it names none.
     :param trace: the trace context of the call; empty without one.
     :param session: the memory of the client's connection, if the front has connections with several calls.
@@ -60,6 +61,7 @@ class Caller:
     authentication: str = "none"
     groups: tuple[str, ...] = ()
     peer: str = field(default="", compare=False)
+    remote: bool = field(default=False, compare=False)
     front: str = field(default="thrift", compare=False)
     cluster: str = field(default="", compare=False)
     trace: Trace = field(default=(), compare=False)
