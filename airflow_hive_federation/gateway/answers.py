@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_hive_federation.gateway.messages import (
@@ -65,12 +65,13 @@ LISTINGS: dict[str, Listing] = {
 }
 
 
-def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> bytes:
+def filtered(method: str, answer: bytes, named: Sequence[Reference], keep: Keep, most: int = 0) -> bytes:
     """Return the answer without the elements of its list that ``keep`` rejects.
 
     A notification event without a database is left out, too: its message may name any database.
 
     :param named: databases and tables that the call names, under the upstream's names.
+    :param most: greatest number of elements to keep, the first ones; 0 keeps all.
     :raises MalformedMessage: the message is no answer to this method.
     """
     listing = LISTINGS[method]
@@ -90,7 +91,18 @@ def filtered(method: str, answer: bytes, named: list[Reference], keep: Keep) -> 
             shown = keep(database, name) if listing.of_tables else keep(name, None)
         if shown:
             kept.append(answer[first:last])
+            if len(kept) == most:
+                break
     return b"".join([answer[:start], bytes([ttype]), len(kept).to_bytes(4, "big"), *kept, answer[end:]])
+
+
+def bounds_of(method: str, answer: bytes) -> list[tuple[int, int]]:
+    """Return the start and end of each element of an answer's list; none if it has no list.
+
+    :raises MalformedMessage: the message is no answer to this method.
+    """
+    place = _find(answer, LISTINGS[method].path)
+    return [] if place is None else elements(answer, place[0])
 
 
 def with_names(method: str, answer: bytes, rename: Rename) -> bytes:
@@ -151,7 +163,7 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
         return None
     position, end = head.body, 0
     for depth, number in enumerate(path, 1):
-        if (field := _only_field(answer, position, number)) is None:
+        if (field := only_field(answer, position, number)) is None:
             return None
         expected = LIST if depth == len(path) else STRUCT
         if field.ttype != expected:
@@ -161,9 +173,12 @@ def _find(answer: bytes, path: tuple[int, ...]) -> tuple[int, int] | None:
     return position, end
 
 
-def _only_field(answer: bytes, position: int, number: int) -> Field | None:
-    """Return the field of that id in a struct; reject a second one, of which clients would read the last."""
-    fields = [field for field in read_fields(answer, position) if field.number == number]
+def only_field(data: bytes, position: int, number: int) -> Field | None:
+    """Return the field of that id in a struct; reject a second one, of which readers would take the last.
+
+    :raises MalformedMessage: the bytes at the position are no struct, or it has several such fields.
+    """
+    fields = [field for field in read_fields(data, position) if field.number == number]
     if len(fields) > 1:
         raise MalformedMessage(f"the field {number} comes {len(fields)} times")
     return fields[0] if fields else None
@@ -172,7 +187,7 @@ def _only_field(answer: bytes, position: int, number: int) -> Field | None:
 def _name(answer: bytes, start: int, end: int, field: int | None) -> str:
     """Return the name of a list's element."""
     if field is not None:
-        name_field = _only_field(answer, start, field)
+        name_field = only_field(answer, start, field)
         start, end = (name_field.start, name_field.end) if name_field is not None else (start, start)
     return answer[start + 4 : end].decode(errors="replace")
 

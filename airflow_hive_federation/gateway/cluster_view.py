@@ -23,7 +23,7 @@ from airflow_hive_federation.clusters.metadata import (
     source_mark,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
-from airflow_hive_federation.gateway.dispatch import Metastore
+from airflow_hive_federation.gateway.dispatch import Metastore, Relay
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import CALL, REPLY, Emit, head_bytes, read_head
@@ -108,6 +108,10 @@ class ClusterView:
     def missing_parts(self) -> Mapping[str, float]:
         """Number of answers that lacked a metastore's part, per name of the metastore."""
         return self.target.missing_parts
+
+    def relay_of_transactions(self) -> Relay | None:
+        """See :meth:`.dispatch.Target.relay_of_transactions`."""
+        return self.target.relay_of_transactions()
 
     def check_cluster(self, name: str) -> None:
         """See :meth:`.dispatch.Target.check_cluster`."""

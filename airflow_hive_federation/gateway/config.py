@@ -43,7 +43,8 @@ class FederatedSection(UpstreamSection):
     :param name: name of the metastore in errors, logs and metrics.
     :param prefix: prefix that clients put before the names of its databases; the default is ``<name>_``
         without ``names`` and ``tables``, and else none.
-    :param databases: patterns of its databases that clients see under the prefix.
+    :param databases: patterns of its databases that clients see under the prefix, and by links that the
+        gateway follows; the default is all with a prefix, and else none.
     :param names: clients' names of its databases → its own names.
     :param tables: clients' names of single tables, ``database.table`` in a database of ``[upstream]`` → its
         own names.
@@ -53,7 +54,7 @@ class FederatedSection(UpstreamSection):
 
     name: str
     prefix: str = ""
-    databases: tuple[str, ...] = ("*",)
+    databases: tuple[str, ...] | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     access: tuple[Access, ...] = (Access.READ,)
@@ -62,10 +63,15 @@ class FederatedSection(UpstreamSection):
     def remote(self, resolve: Resolve) -> Remote:
         """Return the metastore as a remote of the federation."""
         default = None if self.names or self.tables else f"{self.name}_".lower()
+        prefix = self.prefix or default
+        shown: tuple[str, ...] = () if prefix is None else ("*",)
         return Remote(
             target=self.metastore(self.name, resolve),
             names=RemoteNames(
-                databases=self.names, tables=self.tables, prefix=self.prefix or default, shown=self.databases
+                databases=self.names,
+                tables=self.tables,
+                prefix=prefix,
+                shown=shown if self.databases is None else self.databases,
             ),
             timeout_s=self.timeout_s,
             writable=Access.WRITE in self.access,

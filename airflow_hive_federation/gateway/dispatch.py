@@ -7,9 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
+from airflow_hive_federation.gateway import event_pages, key_values
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import Call, Status, refusal, refused, status_of
 from airflow_hive_federation.gateway.messages import EXCEPTION, Emit, read_head
@@ -47,6 +49,11 @@ _OF_TRANSACTIONS = OF_NO_DATABASE | {
     "get_valid_write_ids",
     "show_locks",
 }
+#: Gives a connection its user; the fronts answer it themselves.
+_GREETING = "set_ugi"
+
+#: Makes a call, and passes its answer to a receiver.
+Relay = Callable[[Call, Emit], None]
 
 
 class Target(Protocol):
@@ -59,6 +66,12 @@ class Target(Protocol):
         """Make the call and pass its answer to ``emit``.
 
         :raises HiveFederationError: the metastore does not answer, or the call cannot be made.
+        """
+
+    def relay_of_transactions(self) -> Relay | None:
+        """Return the function that sends calls to the metastore of the clients' transactions.
+
+        ``None`` if clients have other names for the databases of that metastore.
         """
 
     def check_cluster(self, name: str) -> None:
@@ -132,6 +145,10 @@ class Metastore:
                 return
             self._lacks.add(call.method)
         self._substituted(call, emit)
+
+    def relay_of_transactions(self) -> Relay:
+        """See :meth:`Target.relay_of_transactions`."""
+        return self.relay
 
     def check_cluster(self, name: str) -> None:
         """See :meth:`Target.check_cluster`."""
@@ -253,6 +270,13 @@ class Gateway:
             record.write()
 
     def _relay(self, call: Call, record: _Record) -> None:
+        if call.method == _GREETING:
+            # It would give the connection, which the next caller gets, another user.
+            raise refused(
+                Status.DENIED,
+                f"{_GREETING}: the fronts know their callers themselves.",
+                remedy="Authenticate at the front.",
+            )
         unlimited = self._rules.unlimited(call.method, call.caller)
         if call.caller.cluster:
             self._target.check_cluster(call.caller.cluster)
@@ -270,17 +294,40 @@ class Gateway:
         message = renamed(call.message, named, self._to_inside)
         if message is not call.message:
             named = references(message, head.body, message_types(call.method)[0])
-        inner = replace(call, message=message, named=tuple(named))
+        permits = None if unlimited else self._keep(call)
+        inner = replace(call, message=message, named=tuple(named), permits=permits)
+        if not unlimited and call.method == key_values.METHOD and key_values.sets_parameter(message):
+            self._check_parameter(inner)
         filters = not unlimited and call.method in LISTINGS
         if not filters and not self._inside:
             self._target.relay(inner, record)
             return
-        parts: list[bytes] = []
-        self._target.relay(inner, parts.append)
-        answer = b"".join(parts)
-        if filters:
-            answer = filtered(call.method, answer, named, self._keep(call))
+        answer = self._filtered(inner) if filters else self._asked(inner)
         record(with_names(call.method, answer, self._to_outside) if self._inside else answer)
+
+    def _filtered(self, call: Call) -> bytes:
+        keep = self._keep(call)
+
+        def cut(answer: bytes, most: int = 0) -> bytes:
+            return filtered(call.method, answer, call.named, keep, most)
+
+        if call.method == event_pages.METHOD:
+            return event_pages.first_visible(call, self._asked, cut)
+        return cut(self._asked(call))
+
+    def _asked(self, call: Call) -> bytes:
+        return _whole(self._target.relay, call)
+
+    def _check_parameter(self, call: Call) -> None:
+        relay = self._target.relay_of_transactions()
+        if relay is None or not key_values.may_set(call, partial(_whole, relay), self._keep(call)):
+            raise refused(
+                Status.DENIED,
+                f"{call.method}: the call sets a parameter of a table by its id, and user "
+                f"{call.caller.user!r} may write no table of that id that the transaction has locked.",
+                remedy="Lock the table in the transaction, through a gateway whose [upstream] has the "
+                "transaction, or ask the operator of the gateway for a rule.",
+            )
 
     def _keep(self, call: Call) -> Callable[[str, str | None], bool]:
         def keep(database: str, table: str | None) -> bool:
@@ -301,6 +348,12 @@ class Gateway:
 
     def _to_outside(self, name: str) -> str:
         return self._outside.get(name, name)
+
+
+def _whole(relay: Relay, call: Call) -> bytes:
+    parts: list[bytes] = []
+    relay(call, parts.append)
+    return b"".join(parts)
 
 
 class _HoldFaults:

@@ -50,6 +50,7 @@ class Caller:
         loopback), ``mtls``, ``token`` or a plug-in's own term.
     :param groups: the user's groups.
     :param peer: address of the client, for the log.
+    :param remote: the client is on another machine.
     :param cluster: the cluster that the call names beside its message; empty if it names none.
     :param trace: the trace context of the call; empty without one.
     :param session: the memory of the client's connection, if the front has connections with several calls.
@@ -60,6 +61,7 @@ class Caller:
     authentication: str = "none"
     groups: tuple[str, ...] = ()
     peer: str = field(default="", compare=False)
+    remote: bool = field(default=False, compare=False)
     front: str = field(default="thrift", compare=False)
     cluster: str = field(default="", compare=False)
     trace: Trace = field(default=(), compare=False)
@@ -122,6 +124,8 @@ class Call:
     :param named: databases and tables that the call names, under the upstream's names; empty if no component
         needed them.
     :param facts: the target adds to them while it answers.
+    :param permits: decides whether the caller may make such a call about a database, or a table of it, under
+        the upstream's names; ``None`` permits everything.
     """
 
     method: str
@@ -131,6 +135,7 @@ class Call:
     cancellation: Cancellation | None = None
     named: tuple[Reference, ...] = ()
     facts: CallFacts = field(default_factory=CallFacts, compare=False)
+    permits: Callable[[str, str | None], bool] | None = field(default=None, compare=False, repr=False)
 
 
 class Handler(Protocol):

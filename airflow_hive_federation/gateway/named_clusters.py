@@ -22,7 +22,7 @@ from typing import Any
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.gateway.cluster_view import ClusterView, refuse_location_of_copy
-from airflow_hive_federation.gateway.dispatch import Metastore
+from airflow_hive_federation.gateway.dispatch import Metastore, Relay
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Call, Caller, Deadline, Status, refused
 from airflow_hive_federation.gateway.messages import CALL, REPLY, Emit, head_bytes, read_head
@@ -103,6 +103,10 @@ class NamedClusters:
     def close(self) -> None:
         """Close all connections."""
         self.target.close()
+
+    def relay_of_transactions(self) -> Relay | None:
+        """See :meth:`.dispatch.Target.relay_of_transactions`."""
+        return self.target.relay_of_transactions()
 
     def check_cluster(self, name: str) -> None:
         """See :meth:`.dispatch.Target.check_cluster`."""

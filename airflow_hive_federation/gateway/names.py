@@ -35,6 +35,18 @@ _QUALIFIED_KEYS = frozenset({"writeIds"})
 #: Fields and keys of which Hive reads the first two parts, and no catalog (``TxnUtils.getDbTableName``, and
 #: ``ObjectStore.convertToSourceTable`` of ``tablesUsed``).
 _OF_TWO_PARTS = frozenset({"fullTableName", "fullTableNames", "tablesUsed"}) | _QUALIFIED_KEYS
+#: Structs of whose table Hive reads the part before the first dot (``HMSHandler``:
+#: ``get_fields_with_environment_context`` and ``get_schema_with_environment_context``).
+_CUT_AT_DOTS = frozenset(
+    {
+        "GetFieldsRequest",
+        "GetSchemaRequest",
+        "get_fields_args",
+        "get_fields_with_environment_context_args",
+        "get_schema_args",
+        "get_schema_with_environment_context_args",
+    }
+)
 #: Structs whose field ``name`` is a database.
 _NAME_IS_DATABASE = frozenset(
     {"Database", "DropDatabaseRequest", "GetDatabaseRequest", "drop_database_args", "get_database_args"}
@@ -266,7 +278,7 @@ class _Finder:
                 self._mentions += [_qualified(text) for text in texts]
             elif role in {"database", "table"}:
                 (databases if role == "database" else tables).extend((field[1], text) for text in texts)
-        self._pair(databases, tables)
+        self._pair(databases, tables, kind.__name__ in _CUT_AT_DOTS)
         return position + 1
 
     def _nested(self, position: int, ttype: int, inner: Any) -> int:
@@ -334,13 +346,21 @@ class _Finder:
             raise MalformedMessage(f"a length of {size}")
         return size, position + 4
 
-    def _pair(self, databases: list[tuple[str, Text]], tables: list[tuple[str, Text]]) -> None:
+    def _pair(
+        self, databases: list[tuple[str, Text]], tables: list[tuple[str, Text]], cut_at_dots: bool
+    ) -> None:
         for field, text in databases:
             prefix = next((pair for pair in _PAIRS if field.startswith(pair)), "")
             beside = [table for name, table in tables if _prefix(name) == prefix]
             name = bare_database(text.value)
             self._mentions += [
-                Reference(name, identifier(table.value), text, table_text=table) for table in beside
+                Reference(
+                    name,
+                    identifier(table.value.partition(".")[0] if cut_at_dots else table.value),
+                    text,
+                    table_text=table,
+                )
+                for table in beside
             ] or [Reference(name, None, text)]
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.gateway.certificates import subject_of
+from airflow_hive_federation.gateway.certificates import is_loopback, subject_of
 from airflow_hive_federation.gateway.handler import (
     Call,
     Caller,
@@ -64,7 +64,7 @@ class ThriftConnection:
         self._settings = settings
         self._sock = sock
         self._believed = believed
-        self._caller = Caller(peer=peer)
+        self._caller = Caller(peer=peer, remote=not is_loopback(peer))
         self._lock = threading.Lock()
         self._draining = False
         self._busy = False

@@ -88,7 +88,7 @@ class Upstream:
     :param name: name of the metastore in errors, logs and metrics.
     :param settings: the metastore's addresses, transport and authentication.
     :param impersonate: the metastore trusts the gateway, which passes each caller's name and groups by
-        ``set_ugi``. A caller without a name is the gateway's own user.
+        ``set_ugi``. A caller without a name is the gateway's own user, if it is on this machine.
     :param max_connections: greatest number of open connections, over all identities.
     :param idle_s: seconds after which the pool closes an unused connection.
     :raises ConfigurationError: neither the settings nor the operating system names the gateway's own user.
@@ -150,7 +150,8 @@ class Upstream:
         :raises MetastoreProtocolError: the server is no metastore.
         :raises MetastoreAuthenticationError: the metastore does not accept the gateway.
         :raises GatewayError: all connections are in use, the client cancelled the call, the call is longer
-            than Hive reads, or the metastore does not accept ``expression_proxy``.
+            than Hive reads, the metastore does not accept ``expression_proxy``, or the upstream impersonates
+            its callers and this one of another machine has no name.
         """
         self._check_size(method, message)
         head = read_head(message)
@@ -189,9 +190,21 @@ class Upstream:
         raise AssertionError("unreachable")
 
     def identity_of(self, caller: Caller) -> Identity:
-        """Return the user and groups in whose name the upstream is called for a caller."""
+        """Return the user and groups in whose name the upstream is called for a caller.
+
+        :raises GatewayError: the upstream impersonates its callers, and this one of another machine has no
+            name.
+        """
         if self.impersonate and caller.user:
             return caller.user, caller.groups
+        if self.impersonate and caller.remote:
+            # The metastore lets the gateway's own user act for others, so that it may do more than they.
+            raise refused(
+                Status.UNAUTHENTICATED,
+                f"The metastore {self.name} wants the user's name, and the gateway believes none of yours.",
+                remedy="Present a certificate or a token; ask the operator of the gateway for "
+                "client_ca_file, or for believe_set_ugi if all machines that reach the front are trusted.",
+            )
         return self._own_identity
 
     def close(self) -> None:

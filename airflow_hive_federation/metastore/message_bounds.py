@@ -234,12 +234,13 @@ def check_unambiguous(message: bytes, position: int, spec: Spec) -> None:
 
     Thrift's code for Java reads the elements of a container by the interface definition, whatever type the
     call declares for them; of a union it reads one field and the head of another one. Behind a value that
-    deviates, Hive would find other names than this walk, or even a second call.
+    deviates, Hive would find other names than this walk, or even a second call. Of a field that a struct has
+    twice, Java's code keeps the last value.
 
     :param position: position of the struct with the call's arguments, which end the message.
     :param spec: the arguments in the interface definition.
     :raises MalformedMessage: a container holds values of another type, or is in an unknown field; a union has
-        not exactly one field; or the bytes are no such call.
+        not exactly one field; a struct has a field twice; or the bytes are no such call.
     """
     walk = _UnambiguousMessage(io.BytesIO(), max_bytes=len(message))
     walk.buffer = message  # type: ignore[assignment]
@@ -251,6 +252,27 @@ class _UnambiguousMessage(Message):
     def need(self, size: int) -> None:
         if size > len(self.buffer):
             raise MalformedMessage("it ends too soon")
+
+    def _struct(self, position: int, spec: Spec, depth: int) -> int:
+        if depth >= MAX_DEPTH:
+            raise MalformedMessage(f"it is nested more than {MAX_DEPTH} levels deep")
+        buffer, lengths, numbers = self.buffer, _FIXED_LENGTHS, set[int]()
+        try:
+            while (ttype := buffer[position]) != _STOP:
+                if (number := _I16(buffer, position + 1)[0]) in numbers:
+                    raise MalformedMessage(f"the field {number} twice, again at byte {position}")
+                numbers.add(number)
+                if ttype == _STRING:
+                    if (size := _I32(buffer, position + 3)[0]) < 0:
+                        raise MalformedMessage(f"a text of {size} bytes at byte {position}")
+                    position += 7 + size
+                elif length := lengths[ttype]:
+                    position += 3 + length
+                else:
+                    position = self._field(position, ttype, spec, depth)
+        except (IndexError, packing.error) as error:
+            raise MalformedMessage("it ends too soon") from error
+        return position + 1
 
     def _inner_struct(self, position: int, kind: Any, depth: int) -> int:
         if kind is None or not kind.is_union:

@@ -6,7 +6,7 @@ An event only names the objects that may have changed; a refresh then applies th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.metastore.idl import types
@@ -43,6 +43,24 @@ class TableChange:
         )
 
 
+def changes_between(
+    raw_events: Iterable[types.NotificationEvent], database: str, *, after: int, up_to: int
+) -> Mapping[str, TableChange] | None:
+    """Collect the changed tables as :func:`fold`; also return ``None`` if an event in between is missing.
+
+    A metastore numbers its events without gaps. Its cleaner removes old ones, and a gateway hides those of
+    databases that its caller may not see.
+
+    :param after: the last event that the link contains.
+    :param up_to: the last event of the remote.
+    """
+    try:
+        return fold(_without_gaps(raw_events, after, up_to), database)
+    except _Gap as gap:
+        log.warning("Events of the remote are missing (%s): every table is compared.", gap)
+        return None
+
+
 def fold(raw_events: Iterable[types.NotificationEvent], database: str) -> Mapping[str, TableChange] | None:
     """Collect the changed tables of events by lower-case name; ``None`` means that every table is compared.
 
@@ -58,6 +76,23 @@ def fold(raw_events: Iterable[types.NotificationEvent], database: str) -> Mappin
             log.warning("Event %s of the remote cannot be read (%s).", raw.eventId, error)
             return None
     return changes
+
+
+def _without_gaps(
+    raw_events: Iterable[types.NotificationEvent], after: int, up_to: int
+) -> Iterator[types.NotificationEvent]:
+    last = after
+    for raw in raw_events:
+        if raw.eventId != last + 1:
+            raise _Gap(f"{raw.eventId} came after {last}")
+        last = raw.eventId
+        yield raw
+    if last != up_to:
+        raise _Gap(f"the last one is {last}, not {up_to}")
+
+
+class _Gap(Exception):  # noqa: N818 - internal signal
+    pass
 
 
 class _CannotTell(Exception):  # noqa: N818 - internal signal

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from airflow_hive_federation.catalog.roles import EventSource, PartitionFilter
 from airflow_hive_federation.errors import NoSuchObjectError, RemoteUnsupportedError
 from airflow_hive_federation.remotes import definitions
-from airflow_hive_federation.remotes.changes import fold
+from airflow_hive_federation.remotes.changes import changes_between
 from airflow_hive_federation.remotes.session import OpenRemote, Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 
@@ -101,7 +101,12 @@ def look(remotes: Remotes, kind: Kind, name: Name, *, after: int | None = None) 
             return Look(changed=False, event_id=last_event_id)
         if not catalog.has_events_after(since):
             return Look(changed=True, event_id=last_event_id)
-        changes = fold(catalog.events(since, last_event_id), opened.link.remote.database or "")
+        changes = changes_between(
+            catalog.events(since, last_event_id),
+            opened.link.remote.database or "",
+            after=since,
+            up_to=last_event_id,
+        )
     if changes is None or kind is Kind.DATABASE:
         return Look(changed=changes is None or bool(changes), event_id=last_event_id)
     return Look(changed=(opened.link.remote.table or "") in changes, event_id=last_event_id)

@@ -30,7 +30,7 @@ from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.remotes import definitions, partitions, views
-from airflow_hive_federation.remotes.changes import TableChange, fold
+from airflow_hive_federation.remotes.changes import TableChange, changes_between
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, drop_link, names_of
 from airflow_hive_federation.remotes.links import (
     NO_EVENT,
@@ -159,7 +159,8 @@ def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableCh
     if not remote.has_events_after(link.event_id):
         log.warning("%s: the remote has lost events after %s.", link.local, link.event_id)
         return None
-    return fold(remote.events(link.event_id, position), link.remote.database or "")
+    events, database = remote.events(link.event_id, position), link.remote.database or ""
+    return changes_between(events, database, after=link.event_id, up_to=position)
 
 
 def _publish(ends: Ends, link: Link, position: int) -> None:

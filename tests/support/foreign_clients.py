@@ -14,6 +14,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.grpc.server import GrpcFront
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
+from airflow_hive_federation.gateway.rules import Rules
 from airflow_hive_federation.gateway.services import layout, pools
 from airflow_hive_federation.gateway.services.streams import StreamsService
 from airflow_hive_federation.gateway.services.unary import HivesService, TranslatedService
@@ -64,11 +65,13 @@ Serve = Callable[..., Client]
 def serve(stack: ExitStack, peer: Peers) -> Serve:
     """Start a gateway with the services before a peer; return a client of it."""
 
-    def make(answer: Callable[[str, Any], Any], *, streams: bool = True) -> Client:
+    def make(
+        answer: Callable[[str, Any], Any], *, streams: bool = True, rules: Rules | None = None
+    ) -> Client:
         target = Metastore(Upstream("main", MetastoreSettings(uris=(peer(Thrift(answer)).uri,))))
         stack.callback(target.close)
         services = [TranslatedService(), HivesService(), *([StreamsService()] if streams else [])]
-        front = GrpcFront(Gateway(target), GrpcFrontSettings(port=0), services).start()
+        front = GrpcFront(Gateway(target, rules), GrpcFrontSettings(port=0), services).start()
         stack.callback(front.stop, 0)
         channel = stack.enter_context(grpc.insecure_channel(f"127.0.0.1:{front.port}"))
         return Client(channel, f"grpc://127.0.0.1:{front.port}")

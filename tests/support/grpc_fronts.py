@@ -61,9 +61,17 @@ def fronted(stack: ExitStack) -> Fronts:
     return make
 
 
-def ask(channel: grpc.Channel, method: str, *, timeout: float = 20, **arguments: Any) -> dict[str, Any]:
+def ask(
+    channel: grpc.Channel,
+    method: str,
+    *,
+    timeout: float = 20,
+    metadata: tuple[tuple[str, str], ...] = (),
+    **arguments: Any,
+) -> dict[str, Any]:
     """Call a method raw, and return the fields that its answer sets."""
-    answer = unwrap(raw(channel)(wrap(call_bytes(method, **arguments)), timeout=timeout))
+    request = wrap(call_bytes(method, **arguments))
+    answer = unwrap(raw(channel)(request, timeout=timeout, metadata=metadata))
     return outcome(read_head(answer), answer)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,14 +38,20 @@ class Links:
     Any user who may alter a table may write its properties. So the gateway never connects to an address from
     a link. It follows a link only if its file has a metastore with one of the link's URIs, behind the same
     SSH hops, or with the id of the link's connection as a name. Any other link, and a link to another catalog
-    than ``hive``, is a table of the primary metastore, as it is for an engine that calls that metastore.
+    than ``hive``, is a table of the primary metastore, as it is for an engine that calls that metastore. The
+    same holds for a link to a database that the gateway's file does not show: the metastore that it leads to
+    knows the gateway only, and would answer.
 
     :param members: the metastores of the gateway, by name.
     :param primary: name of the metastore that records the links.
+    :param shows: decides whether a link may lead to a place.
     """
 
-    def __init__(self, members: Mapping[str, Member], primary: str) -> None:
+    def __init__(
+        self, members: Mapping[str, Member], primary: str, shows: Callable[[OwnedName], bool]
+    ) -> None:
         self._primary = members[primary]
+        self._shows = shows
         self._owners = {
             address: name
             for name, member in members.items()
@@ -107,9 +113,10 @@ class Links:
         if link is None or link.member or (owner := self._owner(link.properties)) is None:
             return None
         remote = link.remote
-        return OwnedName(
+        place = OwnedName(
             owner, (remote.database or "").lower(), remote.table.lower() if remote.table else None
         )
+        return place if self._shows(place) else None
 
     def _owner(self, properties: Mapping[str, str]) -> str | None:
         if properties.get(CONNECTION) in self._catalogs:

@@ -15,6 +15,7 @@ from airflow_hive_federation.gateway.federation.owners import (
     Link,
     LocalName,
     Naming,
+    OwnedName,
     Owners,
     RemoteNames,
 )
@@ -96,7 +97,7 @@ class Metastores:
         self.part_timeout_s = part_timeout_s
         self.partial = on_missing is OnMissing.PARTIAL
         self.missing = Missing()
-        self._links = Links(self.members, self.primary) if follow_links else None
+        self._links = Links(self.members, self.primary, self.owners.shows) if follow_links else None
 
     def resolve(self, call: Call) -> tuple[Resolved, tuple[Link, ...]]:
         """Return the place of each name in a call, and the recorded links among the names."""
@@ -107,11 +108,32 @@ class Metastores:
         ], links
 
     def links(self, call: Call, names: Sequence[LocalName]) -> tuple[Link, ...]:
-        """Return the links that the primary metastore records under the given names."""
+        """Return the links that the primary metastore records under the given names.
+
+        :raises GatewayError: a link cannot be read, or leads to an object that the caller may not use by its
+            own name.
+        """
         if self._links is None:
             return ()
         unknown = [name for name in names if not self.owners.is_configured(*name)]
-        return self._links.find(call, unknown) if unknown else ()
+        links = self._links.find(call, unknown) if unknown else ()
+        for database, table in unknown if links else ():
+            self._check_permitted(call, (database, table), self.owners.place(database, table, links))
+        return links
+
+    def _check_permitted(self, call: Call, local: LocalName, place: OwnedName) -> None:
+        # Whoever may write a table decides where its link leads, and rules have only seen the table's name.
+        if call.permits is None or place.owner == self.primary:
+            return
+        names = self.owners.names_of(place)
+        if names and not any(call.permits(*name) for name in names):
+            name = ".".join(part for part in local if part)
+            raise refused(
+                Status.DENIED,
+                f"{call.method}: {name} is a link to {place}, and user {call.caller.user!r} may not "
+                f"{ACCESS[call.method]} that through this gateway.",
+                remedy="Ask the operator of the gateway for a rule, or for an entry in its allow-list.",
+            )
 
     def send(self, call: Call, owner: str, resolved: Resolved, links: tuple[Link, ...], emit: Emit) -> None:
         """Send a call to its owner under the owner's names, and emit the answer under local names."""

@@ -40,7 +40,7 @@ class RemoteNames:
     :param tables: local ``database.table`` → the owner's ``database.table``, for single tables in local
         databases.
     :param prefix: prefix that makes local names of the owner's databases; ``None`` makes none.
-    :param shown: patterns of the databases that get a prefixed name.
+    :param shown: patterns of the databases that get a prefixed name, and that recorded links may lead to.
     """
 
     databases: Mapping[str, str] = field(default_factory=dict)
@@ -70,6 +70,7 @@ class Owners:
     def __init__(self, primary: str, remotes: Mapping[str, RemoteNames]) -> None:
         self.primary = primary
         self._places: dict[LocalName, OwnedName] = {}
+        self._shown = {owner: Patterns(names.shown) for owner, names in remotes.items()}
         self._prefixes: list[tuple[str, str, Patterns]] = []
         for owner, names in remotes.items():
             for local, remote_name in names.databases.items():
@@ -115,6 +116,21 @@ class Owners:
     def is_configured(self, database: str, table: str | None) -> bool:
         """Return whether the gateway's file decides on a name, so that recorded links need no lookup."""
         return (database, table) in self._places or self._of_database(database) is not None
+
+    def shows(self, place: OwnedName) -> bool:
+        """Return whether the gateway's file makes a place visible, so that recorded links may lead to it."""
+        named = self._places.values()
+        return (
+            self._shown[place.owner].match(place.database)
+            or OwnedName(place.owner, place.database) in named
+            or place in named
+        )
+
+    def names_of(self, place: OwnedName) -> list[LocalName]:
+        """Return the names that the gateway's file gives to a place, or to the database of a table."""
+        databases = self.local_names(place.owner, [place.database]).get(place.database, [])
+        tables = [name for name, known in self.single_tables(place.owner).items() if known == place]
+        return [*((name, place.table) for name in databases), *tables]
 
     def mapped_databases(self, owner: str) -> dict[str, str]:
         """Return the explicit databases of an owner, local name → the owner's name."""

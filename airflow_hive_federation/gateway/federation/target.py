@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from airflow_hive_federation.gateway.dispatch import no_clusters
+from airflow_hive_federation.gateway.dispatch import Relay, no_clusters
 from airflow_hive_federation.gateway.federation import lists, transaction_calls
 from airflow_hive_federation.gateway.federation.metastores import Metastores
 from airflow_hive_federation.gateway.federation.renaming import (
@@ -65,6 +65,11 @@ class Federation:
             not write to them.
         """
         self._routes[ROUTES[call.method]](call, emit)
+
+    def relay_of_transactions(self) -> Relay | None:
+        """See :meth:`.Target.relay_of_transactions`."""
+        primary = self.metastores.primary
+        return self.metastores.members[primary].relay if self.metastores.transactions_of == primary else None
 
     def check_cluster(self, name: str) -> None:
         """See :meth:`.Target.check_cluster`."""

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 
 from airflow_hive_federation.errors import HiveFederationError
-from airflow_hive_federation.gateway.grpc.authentication import Authenticator, Evidence
+from airflow_hive_federation.gateway.grpc.authentication import Authenticator, Evidence, is_local
 from airflow_hive_federation.gateway.grpc.conversations import Conversations
 from airflow_hive_federation.gateway.grpc.settings import GrpcFrontSettings
 from airflow_hive_federation.gateway.handler import Call as HandlerCall
@@ -227,7 +227,8 @@ class Calls:
         # A plug-in may return the same caller again, whose memory would pass from one client to another.
         cluster = evidence.metadata.get(CLUSTER_KEY, "").strip()
         trace = trace_of(evidence.metadata)
-        return replace(caller, cluster=cluster, trace=trace, session=Session(lasting=False))
+        remote = not is_local(evidence.peer)
+        return replace(caller, cluster=cluster, trace=trace, session=Session(lasting=False), remote=remote)
 
 
 class _Slot:

@@ -129,7 +129,7 @@ class RawService:
 def _answer(calls: Calls, message: bytes, call: Call) -> bytes:
     head = _read(message)
     if head.method == _GREETING:
-        return _greet(head, message, call)
+        return _greet(head, call)
     try:
         return calls.handler.ask(call.of(head.method, message))
     except HiveFederationError as error:
@@ -141,6 +141,9 @@ def _answer(calls: Calls, message: bytes, call: Call) -> bytes:
 def _relay(calls: Calls, request: bytes, call: Call, emit: Any) -> None:
     message = _value(request)
     head = _read(message)
+    if head.method == _GREETING:
+        emit(wrap(_greet(head, call)))
+        return
     begun = False
 
     def pass_on(piece: bytes) -> None:
@@ -178,9 +181,8 @@ def _no_call(error: MalformedMessage) -> HiveFederationError:
     return refused(Status.INVALID, f"The call is not a Thrift message: {error}.")
 
 
-def _greet(head: Head, message: bytes, call: Call) -> bytes:
+def _greet(head: Head, call: Call) -> bytes:
     """Answer ``set_ugi`` with the authenticated user, whatever name the client sends."""
-    del message
     names = [call.caller.user, *call.caller.groups]
     encoded_names = bytes([STRING]) + len(names).to_bytes(4, "big") + b"".join(map(text_bytes, names))
     body = field_bytes(0, LIST, encoded_names) + bytes([STOP])

@@ -82,7 +82,8 @@ class _Reader:
             for event in new_events:
                 self._take(event)
             if not new_events:
-                # The log's cleaner has removed all events up to the end of the log.
+                # All events up to the end are removed or hidden: the handler ends no page before one that the
+                # caller may see.
                 self._miss(end)
             self.report()
 
@@ -109,8 +110,8 @@ class _Reader:
             self._out.flush()
             raise BrokenLog(
                 f"Events {first} to {up_to} are missing from the log; its cleaner removes them after "
-                "hive.metastore.event.db.listener.timetolive. Compare what they concern, and go on after "
-                f"event {up_to}, or set skip_gaps."
+                "hive.metastore.event.db.listener.timetolive, and the gateway hides those that the caller "
+                f"may not see. Compare what they concern, and go on after event {up_to}, or set skip_gaps."
             )
         self._out.add_field(length_delimited(_GAPS, number_field(1, first) + number_field(2, up_to)))
         self.last = up_to

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, cast
 
-from airflow_hive_federation.gateway.dispatch import Gateway
+from airflow_hive_federation.gateway.dispatch import Gateway, Relay
 from airflow_hive_federation.gateway.handler import Call
 from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.messages import (
@@ -125,6 +125,9 @@ class _Metastore:
             # As the real one looks.
             raise ConnectionError("an answer to something else")
         emit(answer)
+
+    def relay_of_transactions(self) -> Relay:
+        return self.relay
 
 
 class _Nobody(Hangups):

@@ -22,9 +22,14 @@ import pytest
 
 from airflow_hive_federation.cli import ingest as cli_ingest
 from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.clusters.locking import LOCK_DATABASE
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import ConfigurationError, StreamingConnectionError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    MetastoreServerError,
+    StreamingConnectionError,
+)
 from airflow_hive_federation.ingest import (
     ArrowRecordWriter,
     HiveStreamingConnection,
@@ -42,6 +47,7 @@ from airflow_hive_federation.ingest.errors import (
     StreamingIOFailure,
 )
 from airflow_hive_federation.ingest.files import IngestRequest, ingest_files
+from airflow_hive_federation.ingest.position import committed_position, ensure_position
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
@@ -49,6 +55,7 @@ from airflow_hive_federation.orc.tail import read_tail
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.transactions.batch_heartbeat import Heartbeats
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.gateway_front import gateway
 from tests.support.small_source import make_table
 
 DATABASE = "streamed_more"
@@ -276,6 +283,35 @@ def test_a_position_is_committed_with_the_records(settings: MetastoreSettings, c
         assert connection.committed_position == "7"
     with builder(settings, "placed").with_position_key("_meta.here").connect() as connection:
         assert connection.committed_position == "7"
+
+
+def test_a_gateway_guards_positions_of_other_databases(settings: MetastoreSettings, client: Any) -> None:
+    """A commit names the table of its position by an id, which the gateway looks for among locked ones."""
+    other = f"{DATABASE}_other"
+    client.create_database(types.Database(name=other))
+    make_table(client, other, "orders")
+    ensure_position(client, other, "orders", "_meta.here")
+    table(client, "guarded")
+    rule = {"access": ["read", "write"], "databases": [DATABASE, LOCK_DATABASE]}
+    with gateway({"upstream": {"uris": list(settings.uris)}, "rule": [rule]}) as serving:
+        limited = MetastoreSettings(uris=(serving.fronts[0].uri,))
+        with builder(limited, "guarded").with_position_key("_meta.here").connect() as connection:
+            with connection.transaction():
+                connection.write(b"1,a")
+                connection.commit_transaction(key="_meta.here", value="7")
+            assert connection.committed_position == "7"
+        (txn_id,) = client.open_txns()
+        orders = client.get_table(other, "orders")
+        pair = types.CommitTxnKeyValue(tableId=orders.id, key="_meta.here", value="9")
+        with (
+            MetastoreClient(limited) as bob,
+            pytest.raises(MetastoreServerError, match="may write no table of that id"),
+        ):
+            bob.commit_txn(txn_id, key_value=pair)
+    assert committed_position(client, other, "orders", "_meta.here") is None
+    # Hive itself has no such check.
+    client.commit_txn(txn_id, key_value=pair)
+    assert committed_position(client, other, "orders", "_meta.here") == "9"
 
 
 def test_files_are_ingested_once(

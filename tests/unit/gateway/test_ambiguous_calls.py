@@ -6,7 +6,7 @@ import pytest
 
 from airflow_hive_federation.gateway.messages import CALL, head_bytes
 from airflow_hive_federation.gateway.methods import Access
-from airflow_hive_federation.gateway.rules import Rule, Rules
+from airflow_hive_federation.gateway.rules import Exposure, Rule, Rules
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage, check_unambiguous
@@ -90,9 +90,21 @@ AMBIGUOUS = {
     ),
     "a list for a text": (
         "get_table",
-        PUBLIC + field(LIST, 2, listing(STRING, 1, text(b"t"))) + STOP,
+        field(STRING, 1, text(b"public")) + field(LIST, 2, listing(STRING, 1, text(b"t"))) + STOP,
         "does not know",
     ),
+    "a database twice": ("get_tables", field(STRING, 1, text(b"secret")) + PUBLIC + STOP, "field 1 twice"),
+    "a database twice, with another field in between": (
+        "get_tables",
+        PUBLIC + field(STRING, 1, text(b"secret")) + STOP,
+        "field 1 twice",
+    ),
+    "a field twice in a struct in a list": (
+        "add_partitions",
+        field(LIST, 1, listing(STRUCT, 1, field(STRING, 2, text(b"public")) * 2 + STOP)) + STOP,
+        "field 2 twice",
+    ),
+    "an unknown field twice": ("get_table", PUBLIC + field(I32, 99, b"\0" * 4) * 2 + STOP, "field 99 twice"),
     "a second call": ("get_table", PUBLIC + STOP + b"\x80", "follows"),
 }
 
@@ -104,7 +116,7 @@ def test_an_ambiguous_call_is_refused(case: str) -> None:
         check_unambiguous(arguments, 0, message_types(method)[0].thrift_spec)
 
 
-@pytest.mark.parametrize("case", ["values of another type", "a field of a union twice"])
+@pytest.mark.parametrize("case", ["values of another type", "a field of a union twice", "a database twice"])
 @pytest.mark.parametrize("databases", ["*", "public"])
 def test_no_metastore_gets_an_ambiguous_call(
     peer: Peers, gateway: Gateways, raw: Raws, case: str, databases: str
@@ -200,3 +212,21 @@ def test_a_qualified_name_of_more_than_two_parts_is_refused(
     for answer in (by_field, by_key, *of_views):
         assert "more parts than a database and a table" in str(answer)
     assert served.calls == []
+
+
+@pytest.mark.parametrize("table", ["secret.x", "secret.", "SECRET .x.y"])
+def test_a_dot_hides_no_table(table: str, peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    """Of these methods' tables, Hive reads the part before the first dot, and answers with its columns."""
+    served = Thrift(lambda *_: [])
+    rules = Rules(exposure=Exposure(tables=("*", "!sales.secret")))
+    connection = raw(gateway(peer(served).uri, rules=rules))
+    for method, kind in (("get_fields", types.GetFieldsRequest), ("get_schema", types.GetSchemaRequest)):
+        for answer in (
+            connection.ask(method, db_name="sales", table_name=table),
+            connection.ask(f"{method}_with_environment_context", db_name="sales", table_name=table),
+            connection.ask(f"{method}_req", req=kind(dbName="sales", tblName=table)),
+        ):
+            assert "may not read sales.secret" in str(answer)
+    assert served.calls == []
+    connection.ask("get_fields", db_name="sales", table_name="open.secret")
+    assert served.calls == ["get_fields"]

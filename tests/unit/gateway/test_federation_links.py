@@ -16,6 +16,7 @@ from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.messages import read_head
+from airflow_hive_federation.gateway.rules import Exposure, Rule, Rules
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
@@ -137,6 +138,62 @@ def test_any_other_link_is_the_primarys_own_table(
     linked.record("linked", "sales", properties, **more)
     assert linked.owner_of("linked") == "main linked.t"
     assert linked.far.asked == []
+
+
+@pytest.mark.parametrize(
+    ("names", "remote", "seen"),
+    [
+        (RemoteNames(prefix="far_", shown=("public*",)), "public_sales.t", True),
+        (RemoteNames(prefix="far_", shown=("public*",)), "private.salaries", False),
+        (RemoteNames(prefix="far_", shown=("*", "!private")), "Private.salaries", False),
+        (RemoteNames(databases={"far_hr": "hr"}, shown=()), "hr.t", True),
+        (RemoteNames(databases={"far_hr": "hr"}, shown=()), "finance.fx", False),
+        (RemoteNames(tables={"ours.rates": "finance.fx"}, shown=()), "finance.fx", True),
+        (RemoteNames(tables={"ours.rates": "finance.fx"}, shown=()), "finance.secret", False),
+    ],
+)
+def test_a_link_leads_to_nothing_that_the_file_does_not_show(
+    peer: Peers, stack: ExitStack, names: RemoteNames, remote: str, seen: bool
+) -> None:
+    """Whoever may write the table decides where its link leads."""
+    linked = Linked(peer, stack, names)
+    linked.record("sales.x", remote, {"hive.federation.connection": "far"})
+    assert linked.owner_of("sales", "x") == (f"far {remote}" if seen else "main sales.x")
+    assert linked.owner_of("sales", "t") == "main sales.t"
+
+
+@pytest.mark.parametrize(
+    ("rules", "permitted"),
+    [
+        (Rules((Rule(databases=("*", "!far_hr")),)), {"far_hr.t": False, "far_sales.t": True}),
+        (Rules(exposure=Exposure(("*", "!far_hr"))), {"far_hr.t": False, "far_sales.t": True}),
+        (Rules(exposure=Exposure(tables=("*", "!far_hr.t"))), {"far_hr.t": False, "far_hr.u": True}),
+    ],
+    ids=["rules", "databases", "tables"],
+)
+@pytest.mark.parametrize("kind", ["database", "table"])
+def test_a_link_needs_the_rules_of_what_it_leads_to(
+    peer: Peers, stack: ExitStack, rules: Rules, permitted: dict[str, bool], kind: str
+) -> None:
+    linked = Linked(peer, stack, RemoteNames(prefix="far_"))
+    linked.gateway = Gateway(linked.federation, rules)
+    properties = {"hive.federation.connection": "far"}
+    for name, permits in permitted.items():
+        remote, table = name.removeprefix("far_").split(".")
+        if kind == "database":
+            local = f"linked_{remote}"
+            linked.near.databases += (local,)
+            linked.record(local, remote, properties)
+        else:
+            local = "sales"
+            linked.record(f"sales.{table}", f"{remote}.{table}", properties)
+            linked.federation.metastores._links._known.clear()  # type: ignore[union-attr]
+        answer = linked.ask("get_table_req", req=table_request(local, table))
+        refusal = f"is a link to {remote}.{table} of metastore far, and user 'me' may not read that"
+        assert ("success" in answer, refusal in str(answer)) == (permits, not permits)
+    assert [args.req.tblName for _, args in linked.far.asked] == [
+        name.split(".")[1] for name, permits in permitted.items() if permits
+    ]
 
 
 def test_an_address_behind_hops_is_that_behind_the_same_hops(peer: Peers, stack: ExitStack) -> None:

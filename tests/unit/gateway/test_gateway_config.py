@@ -150,7 +150,10 @@ def test_a_federated_metastore_has_a_prefix_unless_it_has_names(
 ) -> None:
     section = {"name": "Far", "uris": ["thrift://far:9083"], **names}
     config = config_of({**UPSTREAM, "federated": [section]})
-    assert config.federated[0].remote(nobody).names.prefix == prefix
+    names = config.federated[0].remote(nobody).names
+    assert (names.prefix, names.shown) == (prefix, () if prefix is None else ("*",))
+    chosen = {**UPSTREAM, "federated": [{**section, "databases": ["a*"]}]}
+    assert config_of(chosen).federated[0].remote(nobody).names.shown == ("a*",)
     target = config.target(nobody)
     assert isinstance(target, Federation)
     target.close()

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_hive_federation.errors import (
+    GatewayError,
     MetastoreAuthenticationError,
     MetastoreProtocolError,
     MetastoreServerError,
@@ -26,18 +27,22 @@ from airflow_hive_federation.errors import (
     divided,
 )
 from airflow_hive_federation.gateway.grpc.authentication import is_local, unauthenticated
+from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
+from airflow_hive_federation.gateway.messages import read_head
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.grpc_wire import (
+    CALL,
     CALL_IN_PIECES,
     SERVICE,
     STATUS_KEY,
     TOO_MANY_CALLS,
+    USER_KEY,
     unwrap,
     wrap,
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
-from tests.support.gateways import Clients, Peers, call_bytes, until
+from tests.support.gateways import Clients, Peers, call_bytes, outcome, until
 from tests.support.grpc_fronts import Fronts, ask, fronted, raw, refused
 from tests.support.metastore_peers import DEAD_URI, HangUp, Thrift
 
@@ -72,6 +77,35 @@ def test_calls_pass_as_themselves(peer: Peers, fronted: Fronts, client: Clients)
     hms.call("create_database", types.Database(name="new"))
     assert served.calls == ["get_all_databases", "create_database"]
     assert served.users == ["alice"]
+
+
+@pytest.mark.parametrize("method", [CALL, CALL_IN_PIECES])
+def test_no_caller_gives_a_connection_another_user(peer: Peers, fronted: Fronts, method: str) -> None:
+    served = Thrift(names)
+    run = fronted(peer(served).uri, upstream={"impersonate": True})
+    greeting = wrap(call_bytes("set_ugi", user_name="root", group_names=["wheel"]))
+    alice = ((USER_KEY, "alice"),)
+    with run.channel() as channel:
+        assert ask(channel, "get_all_databases", metadata=alice) == {"success": ["a", "b"]}
+        path = f"/{SERVICE}/{method}"
+        if method == CALL:
+            answers = [channel.unary_unary(path)(greeting, metadata=alice, timeout=20)]
+        else:
+            answers = list(channel.unary_stream(path)(greeting, metadata=alice, timeout=20))
+        answer = b"".join(map(unwrap, answers))
+        assert outcome(read_head(answer), answer) == {"success": ["alice"]}
+        assert ask(channel, "get_all_databases", metadata=alice) == {"success": ["a", "b"]}
+    assert served.users == ["alice"]
+    assert run.upstream.open_connections == 1
+
+
+def test_no_front_can_pass_a_user_on(peer: Peers, fronted: Fronts) -> None:
+    served = Thrift(names)
+    run = fronted(peer(served).uri)
+    call = Call("set_ugi", call_bytes("set_ugi", user_name="root"), Caller(), Deadline(20))
+    with pytest.raises(GatewayError, match="know their callers"):
+        run.handler.ask(call)
+    assert served.users == []
 
 
 def test_faults_and_unknown_methods_are_the_metastores(peer: Peers, fronted: Fronts, client: Clients) -> None:

@@ -24,7 +24,7 @@ from airflow_hive_federation.errors import (
     MetastoreUnreachableError,
 )
 from airflow_hive_federation.gateway.certificates import ServerTls
-from airflow_hive_federation.gateway.grpc import tokens
+from airflow_hive_federation.gateway.grpc import calls, tokens
 from airflow_hive_federation.gateway.grpc.authentication import (
     Anybody,
     Asserted,
@@ -38,9 +38,10 @@ from airflow_hive_federation.gateway.handler import Caller
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings, TlsSettings
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from airflow_hive_federation.metastore.grpc_tokens import EARLY_S, LIFETIME_S, ServiceAccount
+from airflow_hive_federation.metastore.grpc_wire import USER_KEY
 from tests.support.authorities import Authority
 from tests.support.gateways import Clients, Peers
-from tests.support.grpc_fronts import Fronts, fronted
+from tests.support.grpc_fronts import Fronts, ask, fronted, refused
 from tests.support.metastore_peers import Thrift
 from tests.support.signed_tokens import (
     ACCOUNT,
@@ -183,6 +184,25 @@ def test_only_this_machine_is_believed() -> None:
     assert Anybody({}).authenticate(far).user == "root"
     with pytest.raises(GatewayError, match="no client certificate"):
         CertificateSubject({}).authenticate(far)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_nobody_of_another_machine_becomes_the_gateways_own_user(
+    peer: Peers, fronted: Fronts, monkeypatch: pytest.MonkeyPatch, local: bool
+) -> None:
+    served = Thrift(names)
+    plugin = f"{Anybody.__module__}.Anybody"
+    run = fronted(peer(served).uri, upstream={"impersonate": True}, authentication_class=plugin)
+    monkeypatch.setattr(calls, "is_local", lambda _peer: local)
+    with run.channel() as channel:
+        assert ask(channel, "get_all_databases", metadata=((USER_KEY, "alice"),)) == {"success": ["a"]}
+        if local:
+            assert ask(channel, "get_all_databases") == {"success": ["a"]}
+        else:
+            error = refused(lambda: ask(channel, "get_all_databases"))
+            assert error.code().name == "UNAUTHENTICATED"
+            assert "wants the user's name" in error.details()
+    assert len(served.users) == 1 + local
 
 
 def test_settings_of_the_design() -> None:

@@ -287,24 +287,35 @@ def test_only_this_machine_is_believed_unless_the_settings_name_others(gateway: 
     assert gateway("thrift://x:1", front={"believe_set_ugi": True}).front._believes("10.0.0.1")
 
 
-def test_a_name_that_is_not_believed_is_nobodys(gateway: Gateways, peer: Peers) -> None:
+@pytest.mark.parametrize("impersonate", [False, True])
+@pytest.mark.parametrize("believed", [False, True])
+def test_a_name_that_is_not_believed_is_nobodys(
+    gateway: Gateways, peer: Peers, impersonate: bool, believed: bool
+) -> None:
+    """Nobody of another machine is no user of the gateway's own, for whom others may be impersonated."""
     served = Thrift(databases)
-    run = gateway(peer(served).uri, impersonate=True)
+    run = gateway(peer(served).uri, impersonate=impersonate, settings={"user": "gate"})
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname(), timeout=20)
         theirs, _ = listener.accept()
     connection = ThriftConnection(
-        run.handler, run.front.settings, theirs, "10.0.0.1", believed=False, hangups=run.front._hangups
+        run.handler, run.front.settings, theirs, "10.0.0.1", believed=believed, hangups=run.front._hangups
     )
     thread = threading.Thread(target=_served, args=(connection,))
     thread.start()
     far = RawClient(("", 0), ours)
-    assert far.ask("set_ugi", user_name="mallory", group_names=["wheel"])
-    assert far.ask("get_all_databases") == {"success": NAMES}
+    answers = []
+    for name in ("mallory", ""):
+        assert far.ask("set_ugi", user_name=name, group_names=["wheel"])
+        answers.append(far.ask("get_all_databases"))
     far.close()
     thread.join(20)
     theirs.close()
-    assert "mallory" not in served.users
+    named = impersonate and believed
+    assert ["success" in answer for answer in answers] == [named or not impersonate, not impersonate]
+    assert set(served.users) == ({"mallory"} if named else set() if impersonate else {"gate"})
+    if impersonate:
+        assert "wants the user's name" in str(answers[1])
 
 
 def _served(connection: ThriftConnection) -> None:

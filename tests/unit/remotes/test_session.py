@@ -454,6 +454,23 @@ def test_changes_by_events(remotes: Remotes, near: MemoryMetastore, far: MemoryC
     assert probes.look(remotes, Kind.TABLE, PLAIN) == probes.Look(changed=True)
 
 
+@pytest.mark.parametrize("seen", [slice(2), slice(-2, None)], ids=["the first", "the last"])
+def test_changes_beside_hidden_events_are_compared(
+    remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog, monkeypatch: pytest.MonkeyPatch, seen: slice
+) -> None:
+    """A gateway before the remote hides events of other databases, and may hide a page of the log."""
+    remotes.run(MAKE_MIRROR)
+    far.put_table(*changed("plain", note="changed"))
+    far.put_database(types.Database(name="hidden"))
+    far.put_table(*changed("parted", note="changed"))
+    monkeypatch.setattr(far, "events", lambda *ends: list(MemoryCatalog.events(far, *ends))[seen])
+    assert probes.pending(remotes, Kind.TABLE, Name(database="mirror", table="plain"))
+    report = remotes.refresh(Kind.DATABASE, MIRROR)
+    assert (report.whole, report.event_id) == (True, far.last_event_id())
+    for name in ("plain", "parted"):
+        assert near.tables["mirror", name].parameters["note"] == "changed"
+
+
 def test_changes_of_a_remote_without_events(without_events: Remotes, silent: Silent) -> None:
     without_events.run(f"{MAKE_PARTED}; {MAKE_MIRROR}")
     assert not probes.pending(without_events, Kind.TABLE, PARTED)
