@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
-from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
+from airflow_hive_federation.errors import FailoverError, FileVanishedError, NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.progress.events import TakenOver
 from airflow_hive_federation.progress.kinds import Step
@@ -35,6 +36,7 @@ from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unf
 from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -42,11 +44,13 @@ from airflow_hive_federation.replication.policy_changes import refuse_changed
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_layout
-from airflow_hive_federation.replication.replica.layout import STAGE
+from airflow_hive_federation.replication.replica.layout import STAGE, final_uri
 from airflow_hive_federation.replication.replica.position import loaded_dump
+from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.empty_directories import remove_empty_directory
 from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 from airflow_hive_federation.storage.publishing import remove_file
 
@@ -196,9 +200,19 @@ def refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
 
 def is_copied(dump: DumpDirectory) -> bool:
     """Return whether a load of a dump has copied all its files."""
-    outcomes = read_outcomes(f"{dump.uri}/load/outcomes", options=dump.options)
+    recorded = _recorded(f"{dump.uri}/load/outcomes", dump.options)
     plan = read_plan(f"{dump.uri}/{COPY_PLAN}", options=dump.options)
-    return all(item.target in outcomes for item in plan)
+    return all(final_uri(item.target) in recorded for item in plan)
+
+
+def _recorded(outcomes: str, options: StorageOptions | None) -> dict[str, CopyOutcome]:
+    """Return the recorded copies of a load by the final URI of the file.
+
+    A run may have copied a file to a hidden directory, and placed it. The plan of the next run then has the
+    file in its place.
+    """
+    copied = read_outcomes(outcomes, options=options)
+    return {final_uri(target): outcome for target, outcome in copied.items()}
 
 
 def _end_load(
@@ -219,7 +233,7 @@ def _end_load(
             target,
             policy,
             dump.uri,
-            run_copy=nothing_to_copy,
+            run_copy=nothing_to_copy(policy.storage_options),
             observer=observer,
             check=lock.check,
         )
@@ -230,15 +244,33 @@ def _end_load(
                 raise
 
 
-def nothing_to_copy(plan: str, _outcomes: str) -> None:
-    """Refuse to copy: a load that has copied all its files needs no more.
+def nothing_to_copy(options: StorageOptions | None) -> CopyRunner:
+    """Return a function that copies no file of a plan: a load that has copied all its files needs no more.
 
-    :raises FailoverError: always.
+    A plan still lists each file without some of its rows, because a listing does not show whether the target
+    has the same ones. The record of their copy does.
+
+    :raises FailoverError: the function finds that a file is not as it was copied.
     """
-    raise FailoverError(
-        f"Files that {plan} lists were copied, and are gone from the target.",
-        remedy="Find and stop the process that removes files there; then take over again.",
-    )
+
+    def check(plan: str, outcomes: str) -> None:
+        recorded = _recorded(outcomes, options)
+        items = read_plan(plan, options=options)
+        if not all(_has_bytes(item.target, recorded.get(final_uri(item.target)), options) for item in items):
+            raise FailoverError(
+                f"Files that {plan} lists were copied, and are gone from the target.",
+                remedy="Find and stop the process that removes files there; then take over again.",
+            )
+
+    return check
+
+
+def _has_bytes(uri: str, outcome: CopyOutcome | None, options: StorageOptions | None) -> bool:
+    """Return whether a file is as a copy has left it."""
+    try:
+        return outcome is not None and digest_file(uri, options=options).digest == outcome.digest
+    except FileVanishedError:
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,7 +80,7 @@ def take_over_group(
             target,
             group,
             dumped,
-            run_copy=lambda _: nothing_to_copy,
+            run_copy=lambda policy: nothing_to_copy(policy.storage_options),
             source_lost=True,
             observer=observer,
         )
