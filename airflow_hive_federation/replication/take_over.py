@@ -6,7 +6,8 @@ those before it. Two steps precede the first write to such a target:
 
 1. A load that had copied all its files no longer needs the source, so it is finished.
 2. Files that wait for transactions which will never be replayed are removed, because writers of the target
-   would soon receive the write ids of these files.
+   would soon receive the write ids of these files. A file of a streaming batch may hold rows of such
+   transactions beside rows that readers see: it keeps only the latter.
 
 External tables, and other tables without transactions, have no such order: they hold the files that were
 copied so far.
@@ -14,16 +15,14 @@ copied so far.
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import FailoverError, FileVanishedError, NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyOutcome
-from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.model.write_ids import RangeState
 from airflow_hive_federation.progress.events import TakenOver
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
@@ -34,6 +33,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
 from airflow_hive_federation.replication.group_policy import refuse_alone
+from airflow_hive_federation.replication.left_files import LeftFiles, Removing
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.summary import CopyRunner
@@ -44,15 +44,11 @@ from airflow_hive_federation.replication.policy_changes import refuse_changed
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_layout
-from airflow_hive_federation.replication.replica.layout import STAGE, final_uri
+from airflow_hive_federation.replication.replica.layout import final_uri
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.storage.digests import digest_file
-from airflow_hive_federation.storage.empty_directories import remove_empty_directory
-from airflow_hive_federation.storage.filesystem import join
-from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
-from airflow_hive_federation.storage.publishing import remove_file
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -152,9 +148,11 @@ def remove_unfinished(
     :param check: runs before each removal, and raises if the take-over must end.
     """
     step(Step.REMOVE_FILES)
-    removing = _Removing(policy=policy, check=check)
-    removed = sum(_remove_orphans(client, removing, dump) for dump in unfinished)
-    return removed + _remove_invisible(client, removing)
+    removing = Removing(policy=policy, check=check)
+    dumps = list(unfinished)
+    removed = sum(_remove_orphans(client, removing, dump) for dump in dumps)
+    changed = {entry.name for dump in dumps for entry in dump.manifest().changed_tables}
+    return removed + _remove_invisible(client, removing, changed)
 
 
 def release(
@@ -273,18 +271,7 @@ def _has_bytes(uri: str, outcome: CopyOutcome | None, options: StorageOptions | 
         return False
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Removing:
-    """The arguments that all removals share.
-
-    :param check: runs before each removal, and raises if the cycle must end.
-    """
-
-    policy: ReplicationPolicy
-    check: Callable[[], None]
-
-
-def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDirectory) -> int:
+def _remove_orphans(client: MetastoreClient, removing: Removing, dump: DumpDirectory) -> int:
     """Remove the files that a load has copied for tables that it did not yet create."""
     policy = removing.policy
     layout, removed = find_layout(client, policy), 0
@@ -298,12 +285,15 @@ def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDire
         if entry.kind is not TableKind.EXTERNAL:
             document = dump.table(entry.name)
             root = layout.directory(document, document.location, "")
-            removed += _remove(removing, root, lambda _: True)
+            removed += removing.remove(root, [file.path for file in removing.listed(root)])
     return removed
 
 
-def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
-    """Remove files whose write ids no reader of the target sees, and files in hidden directories."""
+def _remove_invisible(client: MetastoreClient, removing: Removing, changed: Collection[str]) -> int:
+    """Remove files whose write ids no reader of the target sees, and files in hidden directories.
+
+    :param changed: names of the tables into whose files a load may have copied rows that no reader sees.
+    """
     policy = removing.policy
     database = policy.target_database
     tables: list[types.Table] = list(client.get_tables(database, client.list_tables(database)))
@@ -313,39 +303,12 @@ def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
         if table_kind(candidate).transactional and policy.replicates(candidate.tableName)
     ]
     write_ids = readable_write_ids(client, transactional, valid_transactions(client.get_open_txns()))
-    return sum(
-        _remove(removing, table.sd.location, invisible_to(write_ids[table.tableName]))
-        for table in transactional
-        if table.tableName in write_ids
-    )
-
-
-def invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
-    """Make a test of a file's path below the table's directory: it is true if no reader sees the file."""
-
-    def invisible(path: str) -> bool:
-        parts = path.split("/")
-        if STAGE in parts:
-            return True
-        names = [parse_directory(part) for part in parts[:-1] if is_acid_directory(part)]
-        return any(
-            name.max_write_id > write_ids.high_watermark
-            or write_ids.has_open(name.min_write_id, name.max_write_id)
-            for name in names
-        )
-
-    return invisible
-
-
-def _remove(removing: _Removing, root: str, unwanted: Callable[[str], bool]) -> int:
-    """Remove files below a directory, and directories that this leaves empty; return the number of files."""
-    policy = removing.policy
-    listing = list_many([root], options=policy.storage_options, missing_ok=True)
-    paths = [entry.path for entries in listing.values() for entry in entries if unwanted(entry.path)]
-    for path in paths:
-        removing.check()
-        remove_file(join(root, path), policy.storage_options)
-    for directory in sorted({posixpath.dirname(path) for path in paths} - {""}, reverse=True):
-        removing.check()
-        remove_empty_directory(join(root, directory), policy.storage_options)
-    return len(paths)
+    removed = 0
+    for table in transactional:
+        if table.tableName in write_ids:
+            left = LeftFiles(removing, table, write_ids[table.tableName])
+            removed += removing.remove(left.root, left.paths(RangeState.NONE))
+            if table.tableName in changed:
+                left.drop_invisible_rows()
+            left.reserve_write_ids(client)
+    return removed
