@@ -4,7 +4,7 @@ A load replays the source's transactions in their order, and each in all its tab
 interrupted, a target shows all transactions of its source up to one of them, none in part, and none without
 those before it. Two steps precede the first write to such a target:
 
-1. A load that had copied all its files no longer needs the source, so it is finished.
+1. The last load, if it had copied all its files, no longer needs the source, so it is finished.
 2. Files that wait for transactions which will never be replayed are removed, because writers of the target
    would soon receive the write ids of these files. A file of a streaming batch may hold rows of such
    transactions beside rows that readers see: it keeps only the latter.
@@ -31,7 +31,7 @@ from airflow_hive_federation.replication.failover import SILENCE, let_go
 from airflow_hive_federation.replication.failover_results import FailoverResult
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
-from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_since, unfinished_loads
 from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.left_files import LeftFiles, Removing
 from airflow_hive_federation.replication.load.load import load_into_target
@@ -116,7 +116,7 @@ def take_over(
         with target.client() as client:
             unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
         for dump in unfinished:
-            if is_copied(dump):
+            if is_latest(dump, unfinished) and is_copied(dump):
                 step(Step.END_LOAD)
                 _end_load(source, lock, policy, dump, observer)
         with lock.target.client() as client:
@@ -194,6 +194,14 @@ def refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
         f"The source of policy {policy.name!r} answers, and has database {database}.",
         remedy="Fail over as planned, which loses nothing; or stop that metastore.",
     )
+
+
+def is_latest(dump: DumpDirectory, unfinished: Iterable[DumpDirectory]) -> bool:
+    """Return whether no other of the unfinished loads has begun since a dump was made.
+
+    An earlier load cannot be ended any more: a later one may have changed the tables since.
+    """
+    return not begun_since(dump, (other.uri for other in unfinished))
 
 
 def is_copied(dump: DumpDirectory) -> bool:

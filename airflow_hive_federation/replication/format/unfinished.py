@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ from itertools import compress
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.storage.filesystem import join
+from airflow_hive_federation.storage.filesystem import canonical, join
 from airflow_hive_federation.storage.listing import is_there, list_children
 
 #: A load writes this file first.
@@ -52,6 +52,16 @@ def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDir
     :param loaded: URI of the dump from which the target was last loaded.
     """
     yield from UnfinishedLoads(policy=policy, loaded=loaded).dumps
+
+
+def begun_since(dump: DumpDirectory, begun: Iterable[str]) -> list[str]:
+    """Return the dumps of a list whose load had not begun yet when a dump was made.
+
+    :param begun: URIs of dumps whose load has begun by now.
+    """
+    # A dump's URI, as a user gives it, may be written otherwise than that of the policy's directory.
+    known = {*map(canonical, dump.manifest().begun), canonical(dump.uri)}
+    return [uri for uri in begun if canonical(uri) not in known]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,11 @@ import pytest
 from airflow_hive_federation.errors import FailoverError
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.take_over import is_copied, nothing_to_copy
+from airflow_hive_federation.replication.format.kinds import DumpKind
+from airflow_hive_federation.replication.take_over import is_copied, is_latest, nothing_to_copy
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.plan_files import write_bound_plan, write_records
+from tests.support.dumps import manifest
 
 
 @pytest.mark.parametrize("hidden", ["", "_hive_federation/"])
@@ -47,3 +49,19 @@ def test_a_load_with_a_file_of_a_streaming_batch_is_copied(tmp_path: Path, hidde
     place.unlink()
     with pytest.raises(FailoverError, match=r"lists were copied, and are gone"):
         copy(plan, outcomes)
+
+
+def test_the_last_load_is_the_one_that_may_be_ended(tmp_path: Path) -> None:
+    """The user, the policy and an earlier version of it may write the directory of dumps differently."""
+
+    def dump(name: str, *begun: DumpDirectory) -> DumpDirectory:
+        made = DumpDirectory((tmp_path / name).as_uri())
+        names = tuple(other.uri.replace("file:///", "file:/") for other in begun)
+        made.finish_dump(manifest(kind=DumpKind.INCREMENT, begun=names))
+        return made
+
+    first = dump("1-5-6")
+    second = dump("1-7-8", first)
+    for unfinished in ([first, second], [second, first]):
+        assert [is_latest(each, unfinished) for each in (first, second)] == [False, True]
+    assert is_latest(first, [first])
