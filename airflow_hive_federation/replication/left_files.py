@@ -172,4 +172,7 @@ def _visible_part(name: DirectoryName, write_ids: ValidWriteIds, kind: TableKind
 
 
 def _directories(path: str) -> list[DirectoryName]:
-    return [parse_directory(part) for part in path.split("/")[:-1] if is_acid_directory(part)]
+    # A partition's directory may begin as these do: ``delta_t=1`` for a column ``delta_t``.
+    return [
+        parse_directory(part) for part in path.split("/")[:-1] if is_acid_directory(part) and "=" not in part
+    ]

@@ -50,6 +50,7 @@ class SearchedIds(tuple[int, ...]):
         ("p=1/delta_0000010_0000010/bucket_00000", "all", "all"),
         ("_hive_federation/delta_0000001_0000001/bucket_00000", "none", "none"),
         ("part-00000", "all", "all"),
+        ("delta_t=1/base_of=2/delta_0000007_0000007/bucket_00000", "none", "none"),
     ],
 )
 def test_the_part_of_a_file_that_readers_see(path: str, full_acid: str, insert_only: str) -> None:
