@@ -20,7 +20,10 @@ from airflow_hive_federation.acid.names import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.placing import place_staged
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
@@ -28,8 +31,9 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
 from airflow_hive_federation.storage.empty_directories import remove_empty_directory
-from airflow_hive_federation.storage.filesystem import join
-from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, parse_location
+from airflow_hive_federation.storage.listing import is_there, list_many
+from airflow_hive_federation.storage.plan_files import read_outcomes
 from airflow_hive_federation.storage.publishing import remove_file
 
 if TYPE_CHECKING:
@@ -66,6 +70,33 @@ class Removing:
             self.check()
             remove_empty_directory(join(root, directory), options)
         return len(paths)
+
+
+def finish_placing(removing: Removing, dump: DumpDirectory) -> None:
+    """Move the hidden directories of a load to places beside which the load has moved others already.
+
+    A load that has copied all its files may have been killed between the deletes and the inserts of a minor
+    compaction. Each of these hides the smaller directories of both, so that rows would be missing.
+
+    :param dump: a dump whose load has copied all its files.
+    """
+    options = removing.policy.storage_options
+    staged: dict[str, str] = {}
+    for target in read_outcomes(f"{dump.uri}/load/outcomes", options=options):
+        partition, hidden, path = target.partition(f"/{STAGE}/")
+        if hidden:
+            name = path.partition("/")[0]
+            staged[f"{partition}/{STAGE}/{name}"] = f"{partition}/{name}"
+    there = {home for home in staged.values() if is_there(home, options=options)}
+    begun = {posixpath.dirname(home) for home in there}
+    left = {
+        hidden: home
+        for hidden, home in staged.items()
+        # In an object store, a directory may have been moved in part.
+        if posixpath.dirname(home) in begun
+        and (home not in there or parse_location(home).scheme in OBJECT_STORES)
+    }
+    place_staged(TableCopy(staged=left), options, check=removing.check)
 
 
 class LeftFiles:

@@ -33,7 +33,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_since, unfinished_loads
 from airflow_hive_federation.replication.group_policy import refuse_alone
-from airflow_hive_federation.replication.left_files import LeftFiles, Removing
+from airflow_hive_federation.replication.left_files import LeftFiles, Removing, finish_placing
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.summary import CopyRunner
@@ -151,6 +151,8 @@ def remove_unfinished(
     removing = Removing(policy=policy, check=check)
     dumps = list(unfinished)
     removed = sum(_remove_orphans(client, removing, dump) for dump in dumps)
+    for dump in filter(is_copied, dumps):
+        finish_placing(removing, dump)
     changed = {entry.name for dump in dumps for entry in dump.manifest().changed_tables}
     return removed + _remove_invisible(client, removing, changed)
 

@@ -12,10 +12,14 @@ from pyarrow import orc
 
 from airflow_hive_federation.errors import CycleLostError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.left_files import LeftFiles, Removing, visible_part
+from airflow_hive_federation.replication.left_files import LeftFiles, Removing, finish_placing, visible_part
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.storage.plan_files import write_records
+from airflow_hive_federation.storage.publishing import write_atomically
 
 WATERMARK = 10_000_000
 POLICY = ReplicationPolicy(name="p", source_database="d", dump_root="file:/dumps")
@@ -160,3 +164,27 @@ def test_rows_that_no_reader_sees_leave_the_files_that_stay(tmp_path: Path) -> N
     assert asked == ["", ""]
     assert (own.read_bytes(), whole.read_bytes()) == (kept, visible)
     assert sorted(path.name for path in grown.parent.iterdir()) == ["bucket_00000"]
+
+
+def test_directories_of_a_load_that_was_killed_between_two_are_placed(tmp_path: Path) -> None:
+    """The deletes of a minor compaction alone would hide rows; what no reader sees in part is left."""
+    dump = DumpDirectory(f"file:{tmp_path}/dump")
+    files = [
+        f"file:{tmp_path}/t/{partition}/_hive_federation/{name}_0000001_0000008/bucket_00000"
+        for partition in ("p=1", "p=2")
+        for name in ("delete_delta", "delta")
+    ]
+    for uri in files:
+        write_atomically(uri, [b"x"])
+    outcomes = [CopyOutcome(target=uri, size_bytes=1, digest="", copied=True) for uri in files]
+    write_records(f"{dump.uri}/load/outcomes/run.jsonl", outcomes)
+    hidden = tmp_path / "t" / "p=1" / "_hive_federation" / "delete_delta_0000001_0000008"
+    hidden.rename(hidden.parents[1] / hidden.name)
+    for _ in range(2):
+        finish_placing(Removing(policy=POLICY, check=lambda: None), dump)
+        assert sorted(str(path.relative_to(tmp_path / "t")) for path in tmp_path.rglob("bucket_*")) == [
+            "p=1/delete_delta_0000001_0000008/bucket_00000",
+            "p=1/delta_0000001_0000008/bucket_00000",
+            "p=2/_hive_federation/delete_delta_0000001_0000008/bucket_00000",
+            "p=2/_hive_federation/delta_0000001_0000008/bucket_00000",
+        ]
