@@ -356,9 +356,8 @@ def remove_state(state: str, options: StorageOptions | None = None) -> None:
 
     :raises StorageError: they cannot be removed.
     """
-    filesystem, path = open_filesystem(state, options)
     with storage_errors(state):
-        remove_tree(filesystem, path)
+        remove_tree(*open_filesystem(state, options))
 
 
 def _check_copies(
