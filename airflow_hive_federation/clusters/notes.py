@@ -50,6 +50,7 @@ from airflow_hive_federation.storage.filesystem import (
 from airflow_hive_federation.storage.listing import list_directory, list_files
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import remove_file, write_atomically
+from airflow_hive_federation.storage.trees import remove_tree
 
 #: The directory below a cluster's root for data in transit; Hive's readers skip such names.
 STATE = "_hive_federation"
@@ -340,7 +341,7 @@ def remove_noted(cluster: Cluster, note: Note, options: StorageOptions | None = 
         _remove_files(note, list_files(note.directory, options=options), options)
     elif exists:
         with storage_errors(note.directory):
-            filesystem.rm(path, recursive=True)
+            remove_tree(filesystem, path)
     forget(cluster, note.kind, note.directory, options)
     return exists
 

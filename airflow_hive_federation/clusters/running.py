@@ -33,6 +33,7 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.trees import remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ def remove_statement(directory: str, options: StorageOptions | None = None) -> N
     """
     filesystem, path = open_filesystem(directory, options)
     with suppress(FileVanishedError), storage_errors(directory):
-        filesystem.rm(path, recursive=True)
+        remove_tree(filesystem, path)
 
 
 def first_session(registry: ClusterRegistry, *, database: str, cluster: str | None) -> Session:

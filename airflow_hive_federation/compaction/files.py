@@ -27,6 +27,7 @@ from airflow_hive_federation.storage.filesystem import (
 )
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, write_atomically
+from airflow_hive_federation.storage.trees import remove_tree
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -112,4 +113,4 @@ def _listed(filesystem: AbstractFileSystem, path: str) -> list[object]:
 def _remove(uri: str, options: StorageOptions | None) -> None:
     filesystem, path = open_filesystem(uri, options)
     with suppress(FileVanishedError), storage_errors(uri):
-        filesystem.rm(path, recursive=True)
+        remove_tree(filesystem, path)

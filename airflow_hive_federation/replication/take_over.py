@@ -4,9 +4,10 @@ A load replays the source's transactions in their order, and each in all its tab
 interrupted, a target shows all transactions of its source up to one of them, none in part, and none without
 those before it. Two steps precede the first write to such a target:
 
-1. A load that had copied all its files no longer needs the source, so it is finished.
+1. The last load, if it had copied all its files, no longer needs the source, so it is finished.
 2. Files that wait for transactions which will never be replayed are removed, because writers of the target
-   would soon receive the write ids of these files.
+   would soon receive the write ids of these files. A file of a streaming batch may hold rows of such
+   transactions beside rows that readers see: it keeps only the latter.
 
 External tables, and other tables without transactions, have no such order: they hold the files that were
 copied so far.
@@ -14,15 +15,14 @@ copied so far.
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
-from airflow_hive_federation.errors import FailoverError, NoSuchObjectError
+from airflow_hive_federation.errors import FailoverError, FileVanishedError, NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.model.files import CopyOutcome
+from airflow_hive_federation.model.write_ids import RangeState
 from airflow_hive_federation.progress.events import TakenOver
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
@@ -31,10 +31,12 @@ from airflow_hive_federation.replication.failover import SILENCE, let_go
 from airflow_hive_federation.replication.failover_results import FailoverResult
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
-from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_since, unfinished_loads
 from airflow_hive_federation.replication.group_policy import refuse_alone
+from airflow_hive_federation.replication.left_files import LeftFiles, Removing, finish_placing
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -42,13 +44,11 @@ from airflow_hive_federation.replication.policy_changes import refuse_changed
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_layout
-from airflow_hive_federation.replication.replica.layout import STAGE
+from airflow_hive_federation.replication.replica.layout import final_uri
 from airflow_hive_federation.replication.replica.position import loaded_dump
-from airflow_hive_federation.storage.empty_directories import remove_empty_directory
-from airflow_hive_federation.storage.filesystem import join
-from airflow_hive_federation.storage.listing import list_many
+from airflow_hive_federation.storage.digests import digest_file
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
-from airflow_hive_federation.storage.publishing import remove_file
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
@@ -116,7 +116,7 @@ def take_over(
         with target.client() as client:
             unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
         for dump in unfinished:
-            if is_copied(dump):
+            if is_latest(dump, unfinished) and is_copied(dump):
                 step(Step.END_LOAD)
                 _end_load(source, lock, policy, dump, observer)
         with lock.target.client() as client:
@@ -148,9 +148,13 @@ def remove_unfinished(
     :param check: runs before each removal, and raises if the take-over must end.
     """
     step(Step.REMOVE_FILES)
-    removing = _Removing(policy=policy, check=check)
-    removed = sum(_remove_orphans(client, removing, dump) for dump in unfinished)
-    return removed + _remove_invisible(client, removing)
+    removing = Removing(policy=policy, check=check)
+    dumps = list(unfinished)
+    removed = sum(_remove_orphans(client, removing, dump) for dump in dumps)
+    for dump in filter(is_copied, dumps):
+        finish_placing(removing, dump)
+    changed = {entry.name for dump in dumps for entry in dump.manifest().changed_tables}
+    return removed + _remove_invisible(client, removing, changed)
 
 
 def release(
@@ -194,11 +198,29 @@ def refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
     )
 
 
+def is_latest(dump: DumpDirectory, unfinished: Iterable[DumpDirectory]) -> bool:
+    """Return whether no other of the unfinished loads has begun since a dump was made.
+
+    An earlier load cannot be ended any more: a later one may have changed the tables since.
+    """
+    return not begun_since(dump, (other.uri for other in unfinished))
+
+
 def is_copied(dump: DumpDirectory) -> bool:
     """Return whether a load of a dump has copied all its files."""
-    outcomes = read_outcomes(f"{dump.uri}/load/outcomes", options=dump.options)
+    recorded = _recorded(f"{dump.uri}/load/outcomes", dump.options)
     plan = read_plan(f"{dump.uri}/{COPY_PLAN}", options=dump.options)
-    return all(item.target in outcomes for item in plan)
+    return all(final_uri(item.target) in recorded for item in plan)
+
+
+def _recorded(outcomes: str, options: StorageOptions | None) -> dict[str, CopyOutcome]:
+    """Return the recorded copies of a load by the final URI of the file.
+
+    A run may have copied a file to a hidden directory, and placed it. The plan of the next run then has the
+    file in its place.
+    """
+    copied = read_outcomes(outcomes, options=options)
+    return {final_uri(target): outcome for target, outcome in copied.items()}
 
 
 def _end_load(
@@ -219,7 +241,7 @@ def _end_load(
             target,
             policy,
             dump.uri,
-            run_copy=nothing_to_copy,
+            run_copy=nothing_to_copy(policy.storage_options),
             observer=observer,
             check=lock.check,
         )
@@ -230,29 +252,36 @@ def _end_load(
                 raise
 
 
-def nothing_to_copy(plan: str, _outcomes: str) -> None:
-    """Refuse to copy: a load that has copied all its files needs no more.
+def nothing_to_copy(options: StorageOptions | None) -> CopyRunner:
+    """Return a function that copies no file of a plan: a load that has copied all its files needs no more.
 
-    :raises FailoverError: always.
-    """
-    raise FailoverError(
-        f"Files that {plan} lists were copied, and are gone from the target.",
-        remedy="Find and stop the process that removes files there; then take over again.",
-    )
+    A plan still lists each file without some of its rows, because a listing does not show whether the target
+    has the same ones. The record of their copy does.
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Removing:
-    """The arguments that all removals share.
-
-    :param check: runs before each removal, and raises if the cycle must end.
+    :raises FailoverError: the function finds that a file is not as it was copied.
     """
 
-    policy: ReplicationPolicy
-    check: Callable[[], None]
+    def check(plan: str, outcomes: str) -> None:
+        recorded = _recorded(outcomes, options)
+        items = read_plan(plan, options=options)
+        if not all(_has_bytes(item.target, recorded.get(final_uri(item.target)), options) for item in items):
+            raise FailoverError(
+                f"Files that {plan} lists were copied, and are gone from the target.",
+                remedy="Find and stop the process that removes files there; then take over again.",
+            )
+
+    return check
 
 
-def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDirectory) -> int:
+def _has_bytes(uri: str, outcome: CopyOutcome | None, options: StorageOptions | None) -> bool:
+    """Return whether a file is as a copy has left it."""
+    try:
+        return outcome is not None and digest_file(uri, options=options).digest == outcome.digest
+    except FileVanishedError:
+        return False
+
+
+def _remove_orphans(client: MetastoreClient, removing: Removing, dump: DumpDirectory) -> int:
     """Remove the files that a load has copied for tables that it did not yet create."""
     policy = removing.policy
     layout, removed = find_layout(client, policy), 0
@@ -266,12 +295,15 @@ def _remove_orphans(client: MetastoreClient, removing: _Removing, dump: DumpDire
         if entry.kind is not TableKind.EXTERNAL:
             document = dump.table(entry.name)
             root = layout.directory(document, document.location, "")
-            removed += _remove(removing, root, lambda _: True)
+            removed += removing.remove(root, [file.path for file in removing.listed(root)])
     return removed
 
 
-def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
-    """Remove files whose write ids no reader of the target sees, and files in hidden directories."""
+def _remove_invisible(client: MetastoreClient, removing: Removing, changed: Collection[str]) -> int:
+    """Remove files whose write ids no reader of the target sees, and files in hidden directories.
+
+    :param changed: names of the tables into whose files a load may have copied rows that no reader sees.
+    """
     policy = removing.policy
     database = policy.target_database
     tables: list[types.Table] = list(client.get_tables(database, client.list_tables(database)))
@@ -281,39 +313,12 @@ def _remove_invisible(client: MetastoreClient, removing: _Removing) -> int:
         if table_kind(candidate).transactional and policy.replicates(candidate.tableName)
     ]
     write_ids = readable_write_ids(client, transactional, valid_transactions(client.get_open_txns()))
-    return sum(
-        _remove(removing, table.sd.location, invisible_to(write_ids[table.tableName]))
-        for table in transactional
-        if table.tableName in write_ids
-    )
-
-
-def invisible_to(write_ids: ValidWriteIds) -> Callable[[str], bool]:
-    """Make a test of a file's path below the table's directory: it is true if no reader sees the file."""
-
-    def invisible(path: str) -> bool:
-        parts = path.split("/")
-        if STAGE in parts:
-            return True
-        names = [parse_directory(part) for part in parts[:-1] if is_acid_directory(part)]
-        return any(
-            name.max_write_id > write_ids.high_watermark
-            or write_ids.has_open(name.min_write_id, name.max_write_id)
-            for name in names
-        )
-
-    return invisible
-
-
-def _remove(removing: _Removing, root: str, unwanted: Callable[[str], bool]) -> int:
-    """Remove files below a directory, and directories that this leaves empty; return the number of files."""
-    policy = removing.policy
-    listing = list_many([root], options=policy.storage_options, missing_ok=True)
-    paths = [entry.path for entries in listing.values() for entry in entries if unwanted(entry.path)]
-    for path in paths:
-        removing.check()
-        remove_file(join(root, path), policy.storage_options)
-    for directory in sorted({posixpath.dirname(path) for path in paths} - {""}, reverse=True):
-        removing.check()
-        remove_empty_directory(join(root, directory), policy.storage_options)
-    return len(paths)
+    removed = 0
+    for table in transactional:
+        if table.tableName in write_ids:
+            left = LeftFiles(removing, table, write_ids[table.tableName])
+            removed += removing.remove(left.root, left.paths(RangeState.NONE))
+            if table.tableName in changed:
+                left.drop_invisible_rows()
+            left.reserve_write_ids(client)
+    return removed

@@ -25,6 +25,7 @@ from airflow_hive_federation.spark.failures import error_from_json, error_to_jso
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.storage.trees import remove_tree
 
 JOB = "merge-buckets"
 
@@ -121,7 +122,7 @@ def by_spark(
         finally:
             filesystem, path = open_filesystem(directory, options)
             with storage_errors(directory):
-                filesystem.rm(path, recursive=True)
+                remove_tree(filesystem, path)
         if len(outcomes) != len(merges):
             raise SparkJobError(f"The compaction job answered {len(outcomes)} of {len(merges)} merges.")
         return outcomes

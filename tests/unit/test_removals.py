@@ -21,6 +21,7 @@ REMOVING = {
     "remove_empty_directory",
     "remove_file",
     "remove_quietly",
+    "remove_tree",
     "rm",
     "rm_file",
     "rmdir",

@@ -64,6 +64,7 @@ from airflow_hive_federation.storage.filesystem import join, open_filesystem, st
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import write_plan
+from airflow_hive_federation.storage.trees import remove_tree
 from airflow_hive_federation.transactions.transaction import Transaction
 
 #: Executes a copy plan: (URI of the plan, URI of the directory for outcomes).
@@ -355,9 +356,8 @@ def remove_state(state: str, options: StorageOptions | None = None) -> None:
 
     :raises StorageError: they cannot be removed.
     """
-    filesystem, path = open_filesystem(state, options)
     with storage_errors(state):
-        filesystem.rm(path, recursive=True)
+        remove_tree(*open_filesystem(state, options))
 
 
 def _check_copies(

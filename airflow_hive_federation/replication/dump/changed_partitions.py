@@ -174,13 +174,13 @@ class PartitionReader:
                 for partition in self._partitions(client, changed, concerned)
             )
         )
-        if any(places.elsewhere()):
-            # It may share a directory with any other partition.
+        known = [before[partition] for partition in concerned if partition in before]
+        if any(places.elsewhere()) or any(total.elsewhere for total in known):
+            # It may share a directory with any other partition, or may have been given another one.
             return None
         check_places(self.source.roots, self.source.database, table, places)
         digests = DirectoryDigests(plan.write_ids, self.transactions) if plan.write_ids else None
         files, bare = self._files(table, places, plan, unsettled, digests)
-        known = [before[partition] for partition in concerned if partition in before]
         if bare and (any(directory.missing for directory in bare) or any(total.files for total in known)):
             # The other partitions show whether the store is mounted.
             return None

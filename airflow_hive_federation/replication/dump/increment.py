@@ -47,6 +47,7 @@ from airflow_hive_federation.replication.dump.external_snapshots import External
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
+from airflow_hive_federation.replication.dump.relocated import relocated_partitions
 from airflow_hive_federation.replication.dump.removals import (
     Losses,
     Unexplained,
@@ -421,7 +422,9 @@ class _Dump:
         changes = TableChanges(
             seed=plan.seed,
             writes=len(plan.writes),
-            renewed=self._renewed(name, places) if plan.work is TableWork.CONTINUE else (),
+            renewed=self._renewed(name, places, home if kind.transactional else None)
+            if plan.work is TableWork.CONTINUE
+            else (),
             gone=self._gone(name, before, places),
         )
         return _DumpedTable(
@@ -454,11 +457,18 @@ class _Dump:
         names = {str(function.functionName) for function in before} | self._moment.folded.evidence.functions
         return [name for name in sorted(names - set(there)) if self._moment.folded.evidence.of_function(name)]
 
-    def _renewed(self, name: str, places: TableLocations) -> tuple[str, ...]:
-        """Return the partitions whose names stood for others on the target."""
+    def _renewed(
+        self, name: str, places: TableLocations, home: DumpDirectory | None = None
+    ) -> tuple[str, ...]:
+        """Return the partitions whose names, or directories, stood for others on the target.
+
+        :param home: the dump with the former locations of all partitions of a transactional table.
+        """
         folded = self._moment.folded
         gone = set(folded.partitions_gone.get(name, ()))
         if folded.is_doubtful(name) and places.partitions:
             index = self._moment.table_index
             gone |= other_partitions(index.of(name), self._directory, name) if name in index else set()
+        if home and places.partitions:
+            gone |= relocated_partitions(home, self._directory, name, places)
         return tuple(sorted(gone.intersection(places.names()))) if gone else ()

@@ -7,9 +7,11 @@ import re
 from airflow_hive_federation.progress.events import DumpRemoved
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.unfinished import dumps_with
 from airflow_hive_federation.replication.policy import KEPT_DUMPS, ReplicationPolicy
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.trees import remove_tree
 
 _NAME = re.compile(r"\d+(-\d+)+")
 
@@ -30,18 +32,15 @@ def forget_old_dumps(
     :param keep: number of the latest of these dumps that stay.
     """
     options = policy.storage_options
-    filesystem, path = open_filesystem(policy.directory, options)
-    with storage_errors(policy.directory):
-        loaded = filesystem.glob(f"{path}/*/_finished_load")
-        dumps = {name for marker in loaded if _NAME.fullmatch(name := marker.split("/")[-2])}
+    dumps = {name for name in dumps_with(policy, "_finished_load") if _NAME.fullmatch(name)}
     needed = {uri.rstrip("/").rpartition("/")[2] for uri in {*TableIndex(current).uris, current.uri}}
     # Names begin with the event at which the dump begins, or which it describes: they sort by age.
     old = sorted((name for name in dumps - needed if _is_of(policy, name)), key=_age)
     gone = [join(policy.directory, name) for name in old[: max(0, len(old) - keep)]]
     for uri in gone:
-        _, directory = open_filesystem(uri, options)
+        filesystem, path = open_filesystem(uri, options)
         with storage_errors(uri):
-            filesystem.rm(directory, recursive=True)
+            remove_tree(filesystem, path)
         observer(DumpRemoved(dump=uri))
     return gone
 

@@ -19,6 +19,7 @@ from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, plan_table
+from airflow_hive_federation.replication.dump.relocated import is_relocated
 from airflow_hive_federation.replication.dump.removals import Unexplained
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
@@ -221,7 +222,8 @@ class SourceMoment:
                     or silent_change(wire_table),
                     replace=wire_table.tableName
                     in repair_plan.replaced | changes.renamed | table_index.retained
-                    or another(wire_table),
+                    or another(wire_table)
+                    or is_relocated(wire_table, folded, table_index, source.options),
                 )
                 for wire_table in tables
             },

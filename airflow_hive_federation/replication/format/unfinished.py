@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.policy import ReplicationPolicy
-from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
+from airflow_hive_federation.storage.filesystem import canonical, join
+from airflow_hive_federation.storage.listing import is_there, list_children
 
 #: A load writes this file first.
 COPY_PLAN = "load/copy_plan.jsonl"
+#: The number of dumps that are looked into in parallel.
+_THREADS = 8
 
 
 def begun_loads(policy: ReplicationPolicy) -> Iterator[DumpDirectory]:
@@ -21,10 +26,24 @@ def begun_loads(policy: ReplicationPolicy) -> Iterator[DumpDirectory]:
 
 def begun_uris(policy: ReplicationPolicy) -> tuple[str, ...]:
     """Return the URIs of the dumps that :func:`begun_loads` yields."""
-    filesystem, path = open_filesystem(policy.directory, policy.storage_options)
-    with storage_errors(policy.directory):
-        plans = sorted(filesystem.glob(f"{path}/*/{COPY_PLAN}"))
-    return tuple(join(policy.directory, plan.split("/")[-3]) for plan in plans)
+    return tuple(join(policy.directory, name) for name in dumps_with(policy, COPY_PLAN))
+
+
+def dumps_with(policy: ReplicationPolicy, file: str) -> list[str]:
+    """Return the names of a policy's dumps that have a file, sorted.
+
+    The directories are listed: a driver's ``glob`` would take characters of ``dump_root`` for a pattern.
+
+    :param file: path of the file in a dump.
+    """
+    options = policy.storage_options
+    _, names = list_children(policy.directory, options=options)
+
+    def has_file(name: str) -> bool:
+        return is_there(join(policy.directory, name, file), options=options)
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="dumps") as workers:
+        return sorted(compress(names, workers.map(has_file, names)))
 
 
 def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDirectory]:
@@ -33,6 +52,16 @@ def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDir
     :param loaded: URI of the dump from which the target was last loaded.
     """
     yield from UnfinishedLoads(policy=policy, loaded=loaded).dumps
+
+
+def begun_since(dump: DumpDirectory, begun: Iterable[str]) -> list[str]:
+    """Return the dumps of a list whose load had not begun yet when a dump was made.
+
+    :param begun: URIs of dumps whose load has begun by now.
+    """
+    # A dump's URI, as a user gives it, may be written otherwise than that of the policy's directory.
+    known = {*map(canonical, dump.manifest().begun), canonical(dump.uri)}
+    return [uri for uri in begun if canonical(uri) not in known]
 
 
 @dataclass(frozen=True, kw_only=True)

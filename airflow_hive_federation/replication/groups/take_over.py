@@ -29,6 +29,7 @@ from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.take_over import (
     TakeOverReport,
     is_copied,
+    is_latest,
     nothing_to_copy,
     refuse_living,
     release,
@@ -80,7 +81,7 @@ def take_over_group(
             target,
             group,
             dumped,
-            run_copy=lambda _: nothing_to_copy,
+            run_copy=lambda policy: nothing_to_copy(policy.storage_options),
             source_lost=True,
             observer=observer,
         )
@@ -127,7 +128,9 @@ def _copied_dump(group: ReplicationGroup, loaded: Mapping[str, str]) -> GroupDum
         changed = [member for member in members if not member.idle]
         waiting = [member for member in changed if member.dump != loaded.get(member.policy)]
         if waiting and all(
-            member.dump in begun[member.policy] and is_copied(begun[member.policy][member.dump])
+            member.dump in begun[member.policy]
+            and is_latest(begun[member.policy][member.dump], begun[member.policy].values())
+            and is_copied(begun[member.policy][member.dump])
             for member in waiting
         ):
             event_id = min(member.event_id for member in members)

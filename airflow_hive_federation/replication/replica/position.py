@@ -14,6 +14,7 @@ from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import Manifest
 from airflow_hive_federation.replication.format.unfinished import (
     UnfinishedLoads,
+    begun_since,
     begun_uris,
     unfinished_loads,
 )
@@ -102,13 +103,9 @@ class TargetPosition:
 
         :raises CycleRunningError: such a load has begun.
         """
-        manifest = dump.manifest()
-        # A dump's URI, as a user gives it, may be written otherwise than that of the policy's directory.
-        known = {*map(canonical, manifest.begun), canonical(dump.uri)}
-        since = [uri for uri in self.begun if canonical(uri) not in known]
-        for uri in since:
-            other = DumpDirectory(uri, policy.storage_options)
-            if other.manifest().previous == manifest.previous:
+        previous = dump.manifest().previous
+        for uri in begun_since(dump, self.begun):
+            if DumpDirectory(uri, policy.storage_options).manifest().previous == previous:
                 raise CycleRunningError(
                     f"A load of dump {uri} has begun to change target database {policy.target_database} "
                     f"since dump {dump.uri} was made.",

@@ -32,6 +32,7 @@ from airflow_hive_federation.storage.filesystem import (
 )
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import make_directory, remove_file, rename, write_atomically
+from airflow_hive_federation.storage.trees import remove_tree
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, has_uploads
 from airflow_hive_federation.tables.write.partitions import (
     NO_STATS_UPDATE,
@@ -179,7 +180,7 @@ def _remove_tree(filesystem: AbstractFileSystem, path: str) -> None:
             filesystem.invalidate_cache(path)
             if not filesystem.exists(path):
                 return
-            filesystem.rm(path, recursive=True)
+            remove_tree(filesystem, path)
 
     retry(remove, _RACES, tries=_REMOVALS, on=FileNotFoundError)
 

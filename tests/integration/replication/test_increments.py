@@ -14,6 +14,8 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.status import read_lags
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.incrementing import Cycles, cycles
@@ -132,6 +134,49 @@ def test_definitions_follow_and_external_files_too(new_cycles: NewCycles, source
     assert site.tables() == (["p", "t", "t2", "x"], ["p", "t", "t2", "x"])
     with site.target.client() as client:
         assert client.get_functions("inc_ddl_copy") == []
+
+
+def test_tables_and_partitions_that_get_other_directories(
+    new_cycles: NewCycles, source: EmbeddedMetastore
+) -> None:
+    """The target has one directory for both places, from which the rows of the former one go."""
+    site = new_cycles("inc_loc")
+    site.write(
+        f"CREATE TABLE inc_loc.t (id int) {ACID}",
+        f"CREATE TABLE inc_loc.p (id int) PARTITIONED BY (d string) {ACID}",
+        "INSERT INTO inc_loc.t VALUES (1)",
+        "INSERT INTO inc_loc.p PARTITION (d) VALUES (1, 'x'), (2, 'y'), (3, 'z')",
+    )
+    site.bootstrap()
+    home = source.warehouse / "inc_loc.db"
+    other = home / "elsewhere"
+    for name in ("t", "x"):
+        (other / name).mkdir(parents=True)
+    # A directory that was moved with its files has the same rows.
+    shutil.move(home / "p" / "d=y", other / "y")
+    site.write(
+        f"ALTER TABLE inc_loc.t SET LOCATION 'file:{other}/t'",
+        *(f"ALTER TABLE inc_loc.p PARTITION (d = '{d}') SET LOCATION 'file:{other}/{d}'" for d in "xy"),
+        # (Of dynamic partitions, Hive writes into the default directories.)
+        "INSERT INTO inc_loc.p PARTITION (d = 'x') VALUES (5)",
+    )
+    entries = {entry.name: entry for entry in DumpDirectory(site.cycle().dump).manifest().tables}
+    assert (entries["t"].work, entries["p"].work) == (TableWork.REPLACE, TableWork.CONTINUE)
+    assert entries["p"].changes.renewed == ("d=x",)
+    query = "SELECT ROW__ID, * FROM {db}.p"
+    site.assert_equal(query, "SELECT ROW__ID, * FROM {db}.t")
+
+    # The former directory has its rows still.
+    site.write(f"ALTER TABLE inc_loc.p PARTITION (d = 'x') SET LOCATION 'file:{home}/p/d=x'")
+    site.cycle()
+    of_source, of_target = site.rows(query)
+    assert of_target == of_source
+    assert [row[1:] for row in of_target] == [("1", "x"), ("2", "y"), ("3", "z")]
+
+    # A rename moves the partitions below the table's directory, and copies all.
+    site.write("ALTER TABLE inc_loc.p RENAME TO inc_loc.q")
+    site.cycle()
+    site.assert_equal("SELECT ROW__ID, * FROM {db}.q")
 
 
 def test_one_transaction_in_several_tables_and_one_that_aborts(new_cycles: NewCycles) -> None:

@@ -21,7 +21,6 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication import take_over
 from airflow_hive_federation.replication.failover import reverse_policy
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -74,11 +73,6 @@ def test_external_tables_of_several_stores_have_no_way_back() -> None:
         tables.reverse()  # A metastore returns them in any order.
     del tables[1]
     assert reverse_policy(pool, POLICY).external_base == "s3a://one/"
-
-
-def test_a_take_over_copies_nothing() -> None:
-    with pytest.raises(FailoverError, match=r"that file:/plan lists were copied, and are gone"):
-        take_over.nothing_to_copy("file:/plan", "")
 
 
 def test_a_lock_that_was_released_allows_nothing() -> None:

@@ -99,7 +99,9 @@ def test_a_pattern_that_is_none() -> None:
         replace(POLICY, include_tables="(")
 
 
-def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["dumps", "[a]*?"])
+def test_dumps_that_describe_nothing_any_more_go(tmp_path: Path, name: str) -> None:
+    tmp_path = tmp_path / name
     policy = replace(POLICY, dump_root=f"file:{tmp_path}")
 
     def dump(name: str, *homes: str, loaded: str = policy.target_database) -> DumpDirectory:

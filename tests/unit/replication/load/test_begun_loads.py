@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from airflow_hive_federation.errors import CycleRunningError
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_uris
 from airflow_hive_federation.replication.replica.position import TargetPosition
+from airflow_hive_federation.storage.publishing import write_atomically
 from tests.support.dumps import POLICY, manifest
 
 BEFORE = "file:/dumps/p/1-0"
@@ -21,6 +24,17 @@ def dump(root: Path, name: str, **fields: object) -> DumpDirectory:
     values: dict[str, Any] = {"kind": DumpKind.INCREMENT, "previous": BEFORE, **fields}
     directory.finish_dump(manifest(**values))
     return directory
+
+
+@pytest.mark.parametrize("name", ["dumps", "[a-z]", "d*", "dump?"])
+def test_loads_that_have_begun_below_any_directory(tmp_path: Path, name: str) -> None:
+    policy = replace(POLICY, dump_root=f"file:{tmp_path}/{name}")
+    assert begun_uris(policy) == ()
+    for dump_name in ("1-2-3", "2-3-4", "3-4-5"):
+        DumpDirectory(f"{policy.directory}/{dump_name}").write_text("events.jsonl", "")
+    for dump_name in ("3-4-5", "1-2-3"):
+        write_atomically(f"{policy.directory}/{dump_name}/{COPY_PLAN}", [b""])
+    assert begun_uris(policy) == (f"{policy.directory}/1-2-3", f"{policy.directory}/3-4-5")
 
 
 def refuse(directory: DumpDirectory, *begun: str) -> None:
