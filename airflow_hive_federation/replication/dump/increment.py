@@ -18,7 +18,7 @@ A table without an event costs only its name: the dump repeats nothing else that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -31,6 +31,7 @@ from airflow_hive_federation.progress.events import (
     IncrementDumped,
     NothingChanged,
     TableDumped,
+    TableExchanged,
     TableVanished,
 )
 from airflow_hive_federation.progress.observers import LOGGED, Observer
@@ -45,7 +46,12 @@ from airflow_hive_federation.replication.dump.ends import merged_ends, separate_
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
-from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
+from airflow_hive_federation.replication.dump.increment_summary import (
+    IncrementSummary,
+    idle_summary,
+    summary_of,
+)
+from airflow_hive_federation.replication.dump.later_events import LaterEvents, is_exchanged
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
 from airflow_hive_federation.replication.dump.removals import (
     Losses,
@@ -73,7 +79,6 @@ from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
 from airflow_hive_federation.replication.replica.position import TargetPosition
@@ -134,7 +139,7 @@ def dump_increment(
             if cut is None:
                 end_lease(source.pool, lease)
             observer(NothingChanged(database=policy.source_database, event_id=folded.to_id))
-            return _idle_summary(moment, position)
+            return idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
         dump = _Dump(
@@ -183,24 +188,6 @@ def dump_increment(
         )
     )
     return summary
-
-
-def _idle_summary(moment: SourceMoment, position: TargetPosition) -> IncrementSummary:
-    return IncrementSummary(
-        dump=position.dump,
-        from_id=moment.folded.from_id,
-        event_id=moment.folded.to_id,
-        events=moment.events,
-        tables=0,
-        files=0,
-        size_bytes=0,
-        transactions=0,
-        lease=0,
-        lost=False,
-        idle=True,
-        skipped=asked_for(moment.skipped),
-        retained=sorted(moment.absent.kept),
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +253,11 @@ class _Dump:
             functions = self._documents.write_database(client)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
-            dumped = [table for job in jobs if (table := job.result())]
+            written = {table.entry.name: table for job in jobs if (table := job.result())}
+        with self._source.pool.client() as client:
+            later = self._source.later(client, moment.folded.to_id)
+        exchanged = self._exchanged(written, later)
+        dumped = self._with_replicas(exchanged, written)
         tables = [table.entry for table in dumped]
         external = [entry for table in dumped for entry in table.external]
         self._check_external(tables, external)
@@ -280,7 +271,9 @@ class _Dump:
         } - names
         losses = {table.entry.name: table.losses for table in dumped if table.losses}
         with self._source.pool.client() as client:
-            unexplained = Unexplained(tables=vanished, losses=losses)
+            # A later event explains that the target loses a table which may not stay.
+            lost = {name for name in exchanged if later.evidence.lost_table(name)}
+            unexplained = Unexplained(tables=vanished - lost, losses=losses)
             self._source.settle(client, unexplained, moment.folded.to_id)
         return _Contents(
             tables=tables,
@@ -314,16 +307,49 @@ class _Dump:
         name = named.tableName
         plan = self._moment.plans[name]
         if plan.work is TableWork.NOTHING:
-            before = self._moment.table_index.entries[name]
-            return _DumpedTable(
-                entry=replace(before, dump=before.dump or self._position.dump, work=plan.work)
-            )
+            return self._as_before(name)
         try:
             return self._write_table(name, plan)
         except NoSuchObjectError:
             # A later event records its drop.
             self._observer(TableVanished(table=f"{self._database}.{name}"))
             return None
+
+    def _as_before(self, name: str) -> _DumpedTable:
+        before = self._moment.table_index.entries[name]
+        dump = before.dump or self._position.dump
+        return _DumpedTable(entry=replace(before, dump=dump, work=TableWork.NOTHING))
+
+    def _exchanged(self, written: Mapping[str, _DumpedTable], later: LaterEvents) -> set[str]:
+        """Return the tables whose names may have stood for others when their files were listed."""
+        found = {name: table.entry.kind for name, table in written.items()}
+        return {
+            name
+            for name, plan in self._moment.plans.items()
+            if plan.work is not TableWork.NOTHING
+            and is_exchanged(name, later, at_moment=plan.write_ids is not None, found=found.get(name))
+        }
+
+    def _with_replicas(
+        self, exchanged: Collection[str], written: Mapping[str, _DumpedTable]
+    ) -> list[_DumpedTable]:
+        """Return the tables of the dump, with the replicas of those that were exchanged as they are.
+
+        The files of the moment may be gone, and those that were found may be of another table with the same
+        write ids. So the target keeps its replica, without the cycle's writes: the next increment has the
+        event of the exchange, by which it makes the table anew or drops it. A dump that failed instead might
+        never succeed on a source that exchanges tables all the time. A replica that a killed load has begun
+        to change, or that the cycle repairs, may not stay, so the target loses it until then.
+        """
+        tables = []
+        for name in self._moment.plans:
+            if name not in exchanged:
+                tables += [written[name]] if name in written else []
+                continue
+            stays = name in self._moment.staying
+            tables += [self._as_before(name)] if stays else []
+            self._observer(TableExchanged(table=f"{self._database}.{name}", replica_stays=stays))
+        return tables
 
     def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
         with self._source.pool.client() as client:
