@@ -131,13 +131,17 @@ class SourceMoment:
             return cls._read(client, start, spool, cut)  # The group's lease keeps the files of the cut.
         database = start.source.database
         a_table = next(iter(start.position.tables), None)
-        by_locks = a_table is not None and client.waits_for_locks(f"{database}.{a_table}")
+        if a_table is None or not client.waits_for_locks(f"{database}.{a_table}"):
+            # All tables are kept. The cut alone is repeated if tables come in between, which costs little.
+            cut = KeptFiles(client, lease).take(
+                lambda: [f"{database}.{table}" for table in client.list_tables(database)],
+                lambda: Cut.now(client, lease),
+            )
+            return cls._read(client, start, spool, cut)
         moment: SourceMoment | None = None
 
         def tables() -> list[str]:
-            if by_locks:
-                return moment.to_read(database) if moment else []
-            return [f"{database}.{table}" for table in client.list_tables(database)]
+            return moment.to_read(database) if moment else []
 
         def read() -> SourceMoment:
             nonlocal moment
