@@ -167,10 +167,12 @@ def table(hive_hdfs: EmbeddedHdfs, root: str) -> CopyItem:
     """A file with two directories of a table's, and where they are to be copied."""
     source = f"{root}/source/t/p=1/f"
     write_atomically(source, [b"rows"])
+    (listed,) = list_files(f"{root}/source/t/p=1")
     return CopyItem(
         source=source,
         target=f"{root}/target/t/p=1/f",
         size_bytes=4,
+        modified_ns=listed.modified_ns,
         source_levels=2,
         target_levels=2,
     )
