@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
@@ -43,6 +44,7 @@ from airflow_hive_federation.replication.dump.changed_partitions import (
 from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.ends import merged_ends, separate_ends
+from airflow_hive_federation.replication.dump.exchanged_partitions import with_exchanged, written_at_once
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
@@ -111,6 +113,7 @@ def dump_increment(
     :raises EventCorruptError: an event cannot be read, and its database is not known.
     :raises UnknownEventError: an event has a type this version does not know.
     :raises SourceDirectoryMissingError: the directory of a table that is new to the target does not exist.
+    :raises FileVanishedError: a table lost partitions each time that it was listed.
     :raises UnexplainedRemovalError: the source lacks objects that the target has, no event records their
         removal, and the policy does not allow as much.
     :raises LocationConflictError: tables would share or nest directories of the target.
@@ -197,12 +200,14 @@ class _DumpedTable:
     :param losses: the losses of the target without an explanation.
     :param external: the directories of an external table that this dump describes.
     :param places: the same as its document lists them.
+    :param listed_after: see :func:`~.exchanged_partitions.with_exchanged`.
     """
 
     entry: TableEntry
     losses: Losses | None = None
     external: Sequence[ExternalEntry] = ()
     places: tuple[DataLocation, ...] = ()
+    listed_after: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,17 +263,15 @@ class _Dump:
             later = self._source.later(client, moment.folded.to_id)
         exchanged = self._exchanged(written, later)
         dumped = self._with_replicas(exchanged, written)
-        tables = [table.entry for table in dumped]
+        tables = [
+            with_exchanged(self._directory, each.entry, later, listed_after=each.listed_after)
+            for each in dumped
+        ]
         external = [entry for table in dumped for entry in table.external]
         self._check_external(tables, external)
         self._documents.write_external(external)
         self._snapshots.write_roots(self._directory)
-        names = {entry.name for entry in tables}
-        vanished = {
-            wire_table.tableName
-            for wire_table in moment.tables
-            if wire_table.tableName in self._position.tables
-        } - names
+        vanished = (moment.plans.keys() & self._position.tables.keys()) - {entry.name for entry in tables}
         losses = {table.entry.name: table.losses for table in dumped if table.losses}
         with self._source.pool.client() as client:
             # A later event explains that the target loses a table which may not stay.
@@ -309,6 +312,10 @@ class _Dump:
         if plan.work is TableWork.NOTHING:
             return self._as_before(name)
         try:
+            if plan.work is TableWork.CONTINUE and plan.write_ids and named.partitionKeys:
+                write = partial(self._write_table, name, plan)
+                dumped, listed_after = written_at_once(self._source, self._directory, write)
+                return replace(dumped, listed_after=listed_after)
             return self._write_table(name, plan)
         except NoSuchObjectError:
             # A later event records its drop.
@@ -323,11 +330,13 @@ class _Dump:
     def _exchanged(self, written: Mapping[str, _DumpedTable], later: LaterEvents) -> set[str]:
         """Return the tables whose names may have stood for others when their files were listed."""
         found = {name: table.entry.kind for name, table in written.items()}
+        plans = {
+            name: plan for name, plan in self._moment.plans.items() if plan.work is not TableWork.NOTHING
+        }
         return {
             name
-            for name, plan in self._moment.plans.items()
-            if plan.work is not TableWork.NOTHING
-            and is_exchanged(name, later, at_moment=plan.write_ids is not None, found=found.get(name))
+            for name, plan in plans.items()
+            if is_exchanged(name, later, at_moment=plan.write_ids is not None, found=found.get(name))
         }
 
     def _with_replicas(
@@ -335,11 +344,10 @@ class _Dump:
     ) -> list[_DumpedTable]:
         """Return the tables of the dump, with the replicas of those that were exchanged as they are.
 
-        The files of the moment may be gone, and those that were found may be of another table with the same
-        write ids. So the target keeps its replica, without the cycle's writes: the next increment has the
-        event of the exchange, by which it makes the table anew or drops it. A dump that failed instead might
-        never succeed on a source that exchanges tables all the time. A replica that a killed load has begun
-        to change, or that the cycle repairs, may not stay, so the target loses it until then.
+        The files of the moment may be gone, and those that were found may be of another table. So the target
+        keeps its replica, without the cycle's writes: the next increment has the event of the exchange. A
+        dump that failed instead might never succeed where tables are exchanged all the time. A replica that a
+        killed load has begun to change, or that the cycle repairs, may not stay, so the target loses it.
         """
         tables = []
         for name in self._moment.plans:

@@ -12,6 +12,7 @@ is missed that is read after the files were listed.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from airflow_hive_federation.model import events as ev
@@ -32,12 +33,17 @@ class LaterEvents:
         self.evidence = Evidence(database)
         self._doubtful: set[str] = set()
         self._all_doubtful = False
+        #: By table, the first event that drops or renames a partition.
+        self._partitions: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for event in events:
             self.evidence.add(event)
             if isinstance(event, ev.UnreadableEvent) and not event.of_transaction:
                 concern = concern_of(event, database)
                 self._all_doubtful = self._all_doubtful or concern is Concern.DATABASE
                 self._doubtful.update({event.table} if concern is Concern.TABLE else ())
+            elif isinstance(event, ev.PartitionsChanged) and event.database == database:
+                for name in event.gone:
+                    self._partitions[event.table].setdefault(name, event.event_id)
 
     def lost_table(self, table: str) -> bool:
         """Return whether a table may have lost its name: it was dropped, renamed, or moved elsewhere.
@@ -45,6 +51,14 @@ class LaterEvents:
         Any event of the table that cannot be read may record that.
         """
         return self._all_doubtful or table in self._doubtful or self.evidence.lost_table(table)
+
+    def partitions_lost(self, table: str, *, up_to: int | None = None) -> frozenset[str]:
+        """Return the names of the partitions of a table that were dropped or renamed.
+
+        :param up_to: the last event that counts; by default, all do.
+        """
+        lost = self._partitions.get(table, {})
+        return frozenset(name for name, event_id in lost.items() if up_to is None or event_id <= up_to)
 
 
 def is_exchanged(table: str, later: LaterEvents, *, at_moment: bool, found: TableKind | None) -> bool:

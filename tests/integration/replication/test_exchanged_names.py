@@ -63,10 +63,14 @@ def test_a_table_whose_name_passes_to_another_one_stays_until_the_next_cycle(sit
         *(f"CREATE TABLE exchanged.{table} (id int) {ACID}" for table in tables if table != "plain"),
         f"CREATE TABLE exchanged.plain (id int) {PLAIN}",
         *(f"INSERT INTO exchanged.{table} VALUES ({number})" for number, table in enumerate(tables, 1)),
+        f"CREATE TABLE exchanged.parted (id int) PARTITIONED BY (p int) {ACID}",
+        "INSERT INTO exchanged.parted PARTITION (p) VALUES (7, 1), (8, 2), (9, 3)",
+        "INSERT INTO exchanged.parted PARTITION (p) VALUES (71, 1)",
     )
     site.bootstrap()
     site.write(
-        *(f"INSERT INTO exchanged.{table} VALUES ({number}0)" for number, table in enumerate(tables, 1))
+        *(f"INSERT INTO exchanged.{table} VALUES ({number}0)" for number, table in enumerate(tables, 1)),
+        "INSERT INTO exchanged.parted PARTITION (p) VALUES (70, 1), (80, 2)",
     )
 
     def exchange() -> None:
@@ -80,6 +84,8 @@ def test_a_table_whose_name_passes_to_another_one_stays_until_the_next_cycle(sit
             f"CREATE TABLE exchanged.plain (id int) {ACID}",
             "INSERT INTO exchanged.plain VALUES (400)",
             "INSERT INTO exchanged.other VALUES (500)",
+            "ALTER TABLE exchanged.parted DROP PARTITION (p = 1)",
+            "ALTER TABLE exchanged.parted PARTITION (p = 2) RENAME TO PARTITION (p = 1)",
         )
 
     with before_the_tables_are_read(exchange):
@@ -92,8 +98,11 @@ def test_a_table_whose_name_passes_to_another_one_stays_until_the_next_cycle(sit
         [("4",)],
         [("5",), ("50",)],
     ]
+    # A partition is as it was found, with the rows of the moment.
+    parted = sorted(site.target_sql.execute("SELECT p, id FROM exchanged_copy.parted"))
+    assert parted == [("1", "8"), ("1", "80"), ("3", "9")]
     site.cycle()
-    assert site.tables()[1] == sorted(["again", "front", "behind", "plain", "other"])
+    assert site.tables()[1] == sorted(["again", "front", "behind", "plain", "other", "parted"])
     site.assert_equal(*(f"SELECT * FROM {{db}}.{table}" for table in site.tables()[1]))
 
 
