@@ -38,6 +38,8 @@ class CopyItem:
     :param moved_from: URI of a file of the target that has the same bytes, and is not wanted there any more.
         It is renamed, if it still has them.
     :param digest: lower-case hexadecimal SHA-256 of these bytes.
+    :param modified_ns: the source's modification time when it was listed, in nanoseconds since 1970, for a
+        file that never changes once it is there; 0 if it may change, or the store keeps no times.
     :param content: text to write, because the source is a directory without files, of which an object store
         keeps nothing else.
     """
@@ -53,6 +55,7 @@ class CopyItem:
     content: str | None = None
     moved_from: str | None = None
     digest: str | None = None
+    modified_ns: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

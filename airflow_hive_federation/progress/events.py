@@ -156,6 +156,17 @@ class TableVanished(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableExchanged(Event):
+    """A table was dropped or renamed while its dump was written, or another kind of table took its place.
+
+    :param replica_stays: the target keeps its replica as it was before; otherwise it has none for now.
+    """
+
+    table: str
+    replica_stays: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableDumped(Event):
     """The documents of a table are written.
 

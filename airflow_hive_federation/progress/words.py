@@ -100,6 +100,12 @@ def _table_vanished(event: ev.TableVanished) -> str:
 
 
 @words.register
+def _table_exchanged(event: ev.TableExchanged) -> str:
+    until_then = "its replica stays as it was" if event.replica_stays else "it is left out"
+    return f"{event.table} was dropped or exchanged meanwhile: {until_then} until the next increment."
+
+
+@words.register
 def _table_dumped(event: ev.TableDumped) -> str:
     """Return the dumped contents; an unpartitioned table has no partitions, and a view no files."""
     counts = ((event.partitions, "partition"), (event.files, "file"))

@@ -35,7 +35,7 @@ from airflow_hive_federation.storage.filesystem import (
     storage_errors,
     store_errors,
 )
-from airflow_hive_federation.storage.listing import file_size, list_directory
+from airflow_hive_federation.storage.listing import file_size, is_as_listed, list_directory
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.permissions import Preserve, creation_mode, make_directories, settle
 from airflow_hive_federation.storage.publishing import (
@@ -108,7 +108,8 @@ def copy_file(
     except FileVanishedError:
         if item.kept is None:
             raise
-        kept = replace(item, source=item.kept, kept=None)
+        # The change manager's copy may have another time.
+        kept = replace(item, source=item.kept, kept=None, modified_ns=0)
         outcome = _copy(kept, settings, bandwidth)
     return outcome if preserved else replace(outcome, preserved=False)
 
@@ -122,6 +123,7 @@ def _copy(item: CopyItem, settings: CopySettings, bandwidth: TokenBucket | None)
         return _rewrite_file(item, settings)
     identical = _moved(item, settings) or _identical_target(item, settings, bandwidth)
     if identical is not None:
+        _check_time(item, settings)
         _keep(item, settings)
         preserved = _settle(item.target, item, settings)
         return CopyOutcome(
@@ -142,10 +144,25 @@ def _copy(item: CopyItem, settings: CopySettings, bandwidth: TokenBucket | None)
             target.write(chunk)
             read += len(chunk)
         check_length(item.source, item.size_bytes, read)
+        _check_time(item, settings)
         digest = sha.hexdigest()
         preserved = _settle(target.at, item, settings)
         settings.fence.check()
     return CopyOutcome(target=item.target, size_bytes=read, digest=digest, copied=True, preserved=preserved)
+
+
+def _check_time(item: CopyItem, settings: CopySettings) -> None:
+    """Refuse a file that another one of the same length has replaced, after it was read.
+
+    A table may be dropped and created anew between its dump and the copy, and a partition as well. Their
+    files then have the names of the former ones.
+    """
+    if item.modified_ns and not is_as_listed(item.source, item.modified_ns, options=settings.options):
+        raise FileVanishedError(
+            f"{item.source} was replaced by another file of {item.size_bytes} bytes after it was listed.",
+            remedy="List it again: the file that was listed is no longer there.",
+            path=item.source,
+        )
 
 
 def _write_content(item: CopyItem, content: bytes, settings: CopySettings) -> CopyOutcome:

@@ -139,19 +139,38 @@ def file_size(uri: str, *, options: StorageOptions | None = None) -> int:
     :raises FileVanishedError: if it does not exist.
     :raises StorageError: if it is a directory, or its length cannot be read.
     """
+    return _file_entry(uri, options).size_bytes
+
+
+def is_as_listed(uri: str, modified_ns: int, *, options: StorageOptions | None = None) -> bool:
+    """Return whether a file has the modification time that it had in a list, or one of both is not known.
+
+    In object stores, only whole seconds count: some of them give the fraction in lists alone.
+
+    :param modified_ns: its time in the list, see :class:`~.model.files.FileEntry`.
+    :raises FileVanishedError: if it does not exist.
+    :raises StorageError: if it is a directory, or its time cannot be read.
+    """
+    found_ns = _file_entry(uri, options).modified_ns
+    unit_ns = _SECOND_NS if parse_location(uri).scheme in OBJECT_STORES else 1
+    return not (modified_ns and found_ns) or modified_ns // unit_ns == found_ns // unit_ns
+
+
+def _file_entry(uri: str, options: StorageOptions | None) -> FileEntry:
     local = local_path(uri)
     with store_errors(uri, options):
         if local is not None:
             status = Path(local).stat()
-            is_directory, size = stat.S_ISDIR(status.st_mode), status.st_size
+            is_directory = stat.S_ISDIR(status.st_mode)
+            entry = FileEntry(path="", size_bytes=status.st_size, modified_ns=status.st_mtime_ns)
         else:
             filesystem, path = open_filesystem(uri, options)
             filesystem.invalidate_cache(path)
             info = filesystem.info(path)
-            is_directory, size = info["type"] == "directory", int(info["size"])
+            is_directory, entry = info["type"] == "directory", _entry(info, "")
     if is_directory:
         raise StorageError(f"{uri} is a directory, not a file.", path=uri)
-    return size
+    return entry
 
 
 def list_directory(uri: str, *, options: StorageOptions | None = None) -> dict[str, int]:

@@ -1,10 +1,10 @@
 """Takes a snapshot of tables, and keeps their files until a transaction ends, whatever the cleaner waits for.
 
-Files are kept before the snapshot is taken. Where the cleaner waits for locks (Hive 3.1), a partition that
-was added between the locks and the snapshot has none: its deltas could be compacted with later ones, and be
-removed while the snapshot still needs them. So the partitions are listed once more after the snapshot. If
-there are new ones, they are locked, and another snapshot is taken. Partitions of a later moment have no
-visible rows.
+Files are kept before the snapshot is taken. A table that was created in between is not kept, and where the
+cleaner waits for locks (Hive 3.1), nor is a partition that was added in between: its deltas could be
+compacted with later ones, and be removed while the snapshot still needs them. So the tables and partitions
+are listed once more after the snapshot. If there are new ones, they are kept, and another snapshot is taken.
+Tables and partitions of a later moment have no visible rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airflow_hive_federation.metastore import MetastoreClient
 
 T = TypeVar("T")
 
-#: Snapshots that are taken because partitions came in between, before the attempt is given up.
+#: Snapshots that are taken because tables or partitions came in between, before the attempt is given up.
 _ATTEMPTS = 20
 
 
@@ -39,23 +39,26 @@ class KeptFiles:
 
         :param tables: returns ``database.table`` names; it is called again if the tables may have changed.
         :param snapshot: takes the snapshot; it may be called several times, and the last result counts.
-        :raises LockTimeoutError: if partitions are added faster than they can be locked.
+        :raises LockTimeoutError: if tables or partitions are added faster than they can be kept.
         """
         self._keep(tables())
         for _ in range(_ATTEMPTS):
-            before = self._locked
+            before = self._kept
             taken = snapshot()
-            if before is None:
-                return taken
             self._keep(tables())
-            if self._locked == before:
+            if self._kept == before:
                 return taken
         raise LockTimeoutError(
-            f"Partitions are added faster than transaction {self._txn_id} can lock them: each of {_ATTEMPTS} "
-            "snapshots was out of date.",
-            remedy="Run it again while fewer partitions are added.",
+            f"Tables or partitions are added faster than transaction {self._txn_id} can keep them: each of "
+            f"{_ATTEMPTS} snapshots was out of date.",
+            remedy="Run it again while fewer of them are added.",
             txn_id=self._txn_id,
         )
+
+    @property
+    def _kept(self) -> frozenset[str]:
+        # Where the cleaner waits for locks, tables without any need none.
+        return frozenset(self._registered) if self._locked is None else self._locked
 
     def _keep(self, tables: Sequence[str]) -> None:
         if self._locked is not None:

@@ -20,6 +20,7 @@ from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.progress.events import (
     BootstrapDumped,
     TableDumped,
+    TableExchanged,
     TableLeftOut,
     TableVanished,
 )
@@ -30,6 +31,7 @@ from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.drain import DrainStart
 from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots
+from airflow_hive_federation.replication.dump.later_events import LaterEvents, is_exchanged
 from airflow_hive_federation.replication.dump.removals import refuse_missing
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_directories import new_directories_missing
@@ -203,6 +205,8 @@ class _Dump:
         """
         with self._source.pool.client() as client:
             self._documents.write_database(client)
+            # A group's cut precedes the list of tables, and any other one follows it.
+            since = self._cut.event_id if self._cut else client.get_current_notification_event_id()
             tables, skipped = self._tables(client)
             if (cut := self._cut) is None:
                 names = [
@@ -220,7 +224,10 @@ class _Dump:
                 workers.submit(self._write_table, table, write_ids.get(table.tableName), transactions)
                 for table in tables
             ]
-            dumped = [table for job in jobs if (table := job.result())]
+            written = [table for job in jobs if (table := job.result())]
+        with self._source.pool.client() as client:
+            later = self._source.later(client, since)
+        dumped = [table for table in written if not self._is_exchanged(table, write_ids, later)]
         refuse_missing(self._database, {table.entry.name: table.missing for table in dumped if table.missing})
         external = [entry for table in dumped for entry in table.external]
         if self._policy.external_base:
@@ -228,6 +235,20 @@ class _Dump:
         self._documents.write_external(external)
         self._snapshots.write_roots(self._directory)
         return [table.entry for table in dumped], skipped
+
+    def _is_exchanged(
+        self, table: _DumpedTable, write_ids: Mapping[str, ValidWriteIds], later: LaterEvents
+    ) -> bool:
+        """Return whether a name may have stood for another table when its files were listed.
+
+        Such a table is left out, as a dropped one is: the increments have the event, and create the table
+        that has its name then.
+        """
+        name = table.entry.name
+        exchanged = is_exchanged(name, later, at_moment=name in write_ids, found=table.entry.kind)
+        if exchanged:
+            self._observer(TableExchanged(table=f"{self._database}.{name}", replica_stays=False))
+        return exchanged
 
     def _tables(self, client: MetastoreClient) -> tuple[list[types.Table], dict[str, str]]:
         """Return the tables to dump, and for each of the others the reason for which it is left out."""
@@ -240,10 +261,10 @@ class _Dump:
         self, named: types.Table, write_ids: ValidWriteIds | None, transactions: ValidTxns
     ) -> _DumpedTable | None:
         name = named.tableName
-        kind = table_kind(named)
         try:
             with self._source.pool.client() as client:
                 table = self._documents.read_table(client, name, write_ids)
+                kind = table_kind(table)
                 constraints = client.get_table_constraints(self._database, name)
                 partitioned = table.partitionKeys and kind.has_files
                 unsettled = Unsettled(write_ids)

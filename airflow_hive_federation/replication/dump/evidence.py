@@ -67,10 +67,13 @@ class Evidence:
         """
         return table in self._gone or (self._whole_database and table not in self._made)
 
+    def lost_table(self, table: str) -> bool:
+        """Return whether a table was dropped, renamed, or moved elsewhere, whoever has its name now."""
+        return self._whole_database or table in self._dropped
+
     def of_partition(self, table: str, partition: str) -> bool:
         """Return whether a partition, or the table to which it belonged, was dropped or renamed."""
-        replaced = self._whole_database or table in self._dropped
-        return replaced or partition in self._partitions.get(table, ())
+        return self.lost_table(table) or partition in self._partitions.get(table, ())
 
     def of_files(self, table: str, partition: str = WHOLE_TABLE) -> bool:
         """Return whether all rows of a table, or of one of its partitions, were removed."""

@@ -18,9 +18,10 @@ A table without an event costs only its name: the dump repeats nothing else that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING
@@ -31,6 +32,7 @@ from airflow_hive_federation.progress.events import (
     IncrementDumped,
     NothingChanged,
     TableDumped,
+    TableExchanged,
     TableVanished,
 )
 from airflow_hive_federation.progress.observers import LOGGED, Observer
@@ -42,10 +44,16 @@ from airflow_hive_federation.replication.dump.changed_partitions import (
 from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.documents import Documents
 from airflow_hive_federation.replication.dump.ends import merged_ends, separate_ends
+from airflow_hive_federation.replication.dump.exchanged_partitions import with_exchanged, written_at_once
 from airflow_hive_federation.replication.dump.external_entries import dumped_entries
 from airflow_hive_federation.replication.dump.external_snapshots import ExternalSnapshots
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, lost_ends
-from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary, summary_of
+from airflow_hive_federation.replication.dump.increment_summary import (
+    IncrementSummary,
+    idle_summary,
+    summary_of,
+)
+from airflow_hive_federation.replication.dump.later_events import LaterEvents, is_exchanged
 from airflow_hive_federation.replication.dump.other_partitions import other_partitions
 from airflow_hive_federation.replication.dump.relocated import relocated_partitions
 from airflow_hive_federation.replication.dump.removals import (
@@ -74,7 +82,6 @@ from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.directories import check_external
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
-from airflow_hive_federation.replication.metadata.table_names import asked_for
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.foreign_writes import names_digest
 from airflow_hive_federation.replication.replica.position import TargetPosition
@@ -107,6 +114,7 @@ def dump_increment(
     :raises EventCorruptError: an event cannot be read, and its database is not known.
     :raises UnknownEventError: an event has a type this version does not know.
     :raises SourceDirectoryMissingError: the directory of a table that is new to the target does not exist.
+    :raises FileVanishedError: a table lost partitions each time that it was listed.
     :raises UnexplainedRemovalError: the source lacks objects that the target has, no event records their
         removal, and the policy does not allow as much.
     :raises LocationConflictError: tables would share or nest directories of the target.
@@ -135,7 +143,7 @@ def dump_increment(
             if cut is None:
                 end_lease(source.pool, lease)
             observer(NothingChanged(database=policy.source_database, event_id=folded.to_id))
-            return _idle_summary(moment, position)
+            return idle_summary(moment, position)
         uri = f"{policy.directory}/{folded.from_id}-{folded.to_id}-{lease}"
         directory = DumpDirectory(uri, policy.storage_options)
         dump = _Dump(
@@ -186,24 +194,6 @@ def dump_increment(
     return summary
 
 
-def _idle_summary(moment: SourceMoment, position: TargetPosition) -> IncrementSummary:
-    return IncrementSummary(
-        dump=position.dump,
-        from_id=moment.folded.from_id,
-        event_id=moment.folded.to_id,
-        events=moment.events,
-        tables=0,
-        files=0,
-        size_bytes=0,
-        transactions=0,
-        lease=0,
-        lost=False,
-        idle=True,
-        skipped=asked_for(moment.skipped),
-        retained=sorted(moment.absent.kept),
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class _DumpedTable:
     """A table whose documents are written, or which an earlier dump describes.
@@ -211,12 +201,14 @@ class _DumpedTable:
     :param losses: the losses of the target without an explanation.
     :param external: the directories of an external table that this dump describes.
     :param places: the same as its document lists them.
+    :param listed_after: see :func:`~.exchanged_partitions.with_exchanged`.
     """
 
     entry: TableEntry
     losses: Losses | None = None
     external: Sequence[ExternalEntry] = ()
     places: tuple[DataLocation, ...] = ()
+    listed_after: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,21 +259,25 @@ class _Dump:
             functions = self._documents.write_database(client)
         with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="dump") as workers:
             jobs = [workers.submit(self._table, table) for table in moment.tables]
-            dumped = [table for job in jobs if (table := job.result())]
-        tables = [table.entry for table in dumped]
+            written = {table.entry.name: table for job in jobs if (table := job.result())}
+        with self._source.pool.client() as client:
+            later = self._source.later(client, moment.folded.to_id)
+        exchanged = self._exchanged(written, later)
+        dumped = self._with_replicas(exchanged, written)
+        tables = [
+            with_exchanged(self._directory, each.entry, later, listed_after=each.listed_after)
+            for each in dumped
+        ]
         external = [entry for table in dumped for entry in table.external]
         self._check_external(tables, external)
         self._documents.write_external(external)
         self._snapshots.write_roots(self._directory)
-        names = {entry.name for entry in tables}
-        vanished = {
-            wire_table.tableName
-            for wire_table in moment.tables
-            if wire_table.tableName in self._position.tables
-        } - names
+        vanished = (moment.plans.keys() & self._position.tables.keys()) - {entry.name for entry in tables}
         losses = {table.entry.name: table.losses for table in dumped if table.losses}
         with self._source.pool.client() as client:
-            unexplained = Unexplained(tables=vanished, losses=losses)
+            # A later event explains that the target loses a table which may not stay.
+            lost = {name for name in exchanged if later.evidence.lost_table(name)}
+            unexplained = Unexplained(tables=vanished - lost, losses=losses)
             self._source.settle(client, unexplained, moment.folded.to_id)
         return _Contents(
             tables=tables,
@@ -315,16 +311,54 @@ class _Dump:
         name = named.tableName
         plan = self._moment.plans[name]
         if plan.work is TableWork.NOTHING:
-            before = self._moment.table_index.entries[name]
-            return _DumpedTable(
-                entry=replace(before, dump=before.dump or self._position.dump, work=plan.work)
-            )
+            return self._as_before(name)
         try:
+            if plan.work is TableWork.CONTINUE and plan.write_ids and named.partitionKeys:
+                write = partial(self._write_table, name, plan)
+                dumped, listed_after = written_at_once(self._source, self._directory, write)
+                return replace(dumped, listed_after=listed_after)
             return self._write_table(name, plan)
         except NoSuchObjectError:
             # A later event records its drop.
             self._observer(TableVanished(table=f"{self._database}.{name}"))
             return None
+
+    def _as_before(self, name: str) -> _DumpedTable:
+        before = self._moment.table_index.entries[name]
+        dump = before.dump or self._position.dump
+        return _DumpedTable(entry=replace(before, dump=dump, work=TableWork.NOTHING))
+
+    def _exchanged(self, written: Mapping[str, _DumpedTable], later: LaterEvents) -> set[str]:
+        """Return the tables whose names may have stood for others when their files were listed."""
+        found = {name: table.entry.kind for name, table in written.items()}
+        plans = {
+            name: plan for name, plan in self._moment.plans.items() if plan.work is not TableWork.NOTHING
+        }
+        return {
+            name
+            for name, plan in plans.items()
+            if is_exchanged(name, later, at_moment=plan.write_ids is not None, found=found.get(name))
+        }
+
+    def _with_replicas(
+        self, exchanged: Collection[str], written: Mapping[str, _DumpedTable]
+    ) -> list[_DumpedTable]:
+        """Return the tables of the dump, with the replicas of those that were exchanged as they are.
+
+        The files of the moment may be gone, and those that were found may be of another table. So the target
+        keeps its replica, without the cycle's writes: the next increment has the event of the exchange. A
+        dump that failed instead might never succeed where tables are exchanged all the time. A replica that a
+        killed load has begun to change, or that the cycle repairs, may not stay, so the target loses it.
+        """
+        tables = []
+        for name in self._moment.plans:
+            if name not in exchanged:
+                tables += [written[name]] if name in written else []
+                continue
+            stays = name in self._moment.staying
+            tables += [self._as_before(name)] if stays else []
+            self._observer(TableExchanged(table=f"{self._database}.{name}", replica_stays=stays))
+        return tables
 
     def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
         with self._source.pool.client() as client:

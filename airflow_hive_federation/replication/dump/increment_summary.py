@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from airflow_hive_federation.replication.format.manifest import Manifest
 from airflow_hive_federation.replication.metadata.table_names import asked_for
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.replication.dump.source_moment import SourceMoment
+    from airflow_hive_federation.replication.replica.position import TargetPosition
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,4 +70,23 @@ def summary_of(uri: str, manifest: Manifest) -> IncrementSummary:
         retained=list(manifest.retained),
         dropped=list(manifest.dropped),
         unreadable=list(manifest.unreadable),
+    )
+
+
+def idle_summary(moment: SourceMoment, position: TargetPosition) -> IncrementSummary:
+    """Return the summary of a cycle without a dump, which only moves the target to a later event."""
+    return IncrementSummary(
+        dump=position.dump,
+        from_id=moment.folded.from_id,
+        event_id=moment.folded.to_id,
+        events=moment.events,
+        tables=0,
+        files=0,
+        size_bytes=0,
+        transactions=0,
+        lease=0,
+        lost=False,
+        idle=True,
+        skipped=asked_for(moment.skipped),
+        retained=sorted(moment.absent.kept),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.event_messages import read_event
 from airflow_hive_federation.model.events import Event
-from airflow_hive_federation.replication.dump.evidence import Evidence
+from airflow_hive_federation.replication.dump.later_events import LaterEvents
 from airflow_hive_federation.replication.dump.left_out import left_out
 from airflow_hive_federation.replication.dump.removals import Unexplained, refuse_unexplained
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
@@ -73,6 +73,14 @@ class ReplicatedSource:
         skipped = left_out(self._policy, tables)
         return [table for table in tables if table.tableName not in skipped], skipped
 
+    def later(self, client: MetastoreClient, event_id: int) -> LaterEvents:
+        """Return the drops and renamings after an event, which a dump may have met while it was written.
+
+        :param client: client of the source.
+        :param event_id: the last event of the dump.
+        """
+        return LaterEvents(self.events(client, event_id), self.database)
+
     def settle(self, client: MetastoreClient, unexplained: Unexplained, event_id: int) -> None:
         """Return if later events account for all losses of the target, or the policy allows them.
 
@@ -85,8 +93,5 @@ class ReplicatedSource:
         :raises UnexplainedRemovalError: nothing allows the losses.
         """
         if unexplained.tables or any(losses.partitions for losses in unexplained.losses.values()):
-            later = Evidence(self.database)
-            for event in self.events(client, event_id):
-                later.add(event)
-            unexplained = unexplained.without(later)
+            unexplained = unexplained.without(self.later(client, event_id).evidence)
         refuse_unexplained(self._policy, unexplained)

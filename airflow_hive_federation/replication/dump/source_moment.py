@@ -15,6 +15,7 @@ from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.dump import external_changes
 from airflow_hive_federation.replication.dump.begun_tables import BegunTables
 from airflow_hive_federation.replication.dump.change_manager import kept_by_source
+from airflow_hive_federation.replication.dump.changed_partitions import begun_partitions
 from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
@@ -56,7 +57,10 @@ class IncrementStart:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceMoment:
-    """The state of the source at the cycle's moment."""
+    """The state of the source at the cycle's moment.
+
+    :param staying: tables that the target has as the dump before describes them, so that they could stay.
+    """
 
     transactions: ValidTxns
     folded: EventFold
@@ -71,6 +75,7 @@ class SourceMoment:
     last_event: SourceEvent | None
     adopted: tuple[str, ...]
     kept: Mapping[str, str]
+    staying: frozenset[str]
 
     def report(self, database: str, observer: Observer) -> None:
         """Report the tables that the policy selects but that are not replicated."""
@@ -127,13 +132,17 @@ class SourceMoment:
             return cls._read(client, start, spool, cut)  # The group's lease keeps the files of the cut.
         database = start.source.database
         a_table = next(iter(start.position.tables), None)
-        by_locks = a_table is not None and client.waits_for_locks(f"{database}.{a_table}")
+        if a_table is None or not client.waits_for_locks(f"{database}.{a_table}"):
+            # All tables are kept. The cut alone is repeated if tables come in between, which costs little.
+            cut = KeptFiles(client, lease).take(
+                lambda: [f"{database}.{table}" for table in client.list_tables(database)],
+                lambda: Cut.now(client, lease),
+            )
+            return cls._read(client, start, spool, cut)
         moment: SourceMoment | None = None
 
         def tables() -> list[str]:
-            if by_locks:
-                return moment.to_read(database) if moment else []
-            return [f"{database}.{table}" for table in client.list_tables(database)]
+            return moment.to_read(database) if moment else []
 
         def read() -> SourceMoment:
             nonlocal moment
@@ -235,6 +244,12 @@ class SourceMoment:
             last_event=note_event(client, folded.to_id) or previous.last_event,
             adopted=previous.adopted,
             kept=kept_by_source(client, database, folded),
+            staying=frozenset(position.tables).intersection(table_index)
+            - changes.renamed
+            - repair_plan.tables
+            - repair_plan.replaced
+            # A killed load may have brought them forward.
+            - begun_partitions(start.unfinished).keys(),
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -239,6 +240,9 @@ def note_placed(directory: DumpDirectory, layout: TargetLayout, document: TableD
     A later writer changes these times.
 
     :param directory: the dump whose load is about to be published.
+    :raises FileVanishedError: a file of the dump is not on the target. All of its files are copied or were
+        there by now, and the load has removed others only. But a cycle that was suspended between its check
+        and a removal may have taken away a file that its successor, this load, has copied again.
     """
     if not is_noted(document.kind):
         return
@@ -248,7 +252,13 @@ def note_placed(directory: DumpDirectory, layout: TargetLayout, document: TableD
     def times() -> Iterator[PlacedTime]:
         for file in directory.files(table):
             uri = canonical(layout.file(document, file))
-            if uri in present and present[uri].size_bytes == file.size_bytes:
+            if uri not in present:
+                raise FileVanishedError(
+                    f"{uri} of table {table} was copied, and is gone.",
+                    remedy="Begin a new cycle: it copies the file again.",
+                    path=uri,
+                )
+            if present[uri].size_bytes == file.size_bytes:
                 yield PlacedTime(uri=uri, modified_ns=present[uri].modified_ns)
 
     directory.add_placed(table, times())

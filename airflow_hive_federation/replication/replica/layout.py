@@ -70,6 +70,8 @@ class TargetLayout:
         inside = locations.relative_to(file.directory, document.location)
         below = inside.count("/") + 1 if inside else 0
         levels = file.path.count("/") + 1 + below
+        # A streaming writer appends to its file; all other files of a transaction stay as they are.
+        is_final = document.kind.transactional and not (file.filtered or file.side_file)
         return CopyItem(
             source=document.copied_uri(file),
             target=target or self.file(document, file),
@@ -79,6 +81,7 @@ class TargetLayout:
             source_levels=levels,
             target_levels=levels + bool(target),
             content=ACID_VERSION if file.empty_base else None,
+            modified_ns=file.modified_ns if is_final else 0,
         )
 
     def table(self, document: TableDocument, parameters: Mapping[str, str]) -> types.Table:

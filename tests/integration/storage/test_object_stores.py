@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,11 @@ def test_copying(way: str, bucket: str, store: ObjectStore, tmp_path: Path) -> N
         target = f"{'file:' + str(tmp_path) if way == 'down' else bucket}/t{size_bytes}/p=a%3Ab/f"
         content = os.urandom(size_bytes)
         put(source, content, store.options)
-        item = CopyItem(source=source, target=target, size_bytes=size_bytes)
+        (listed,) = list_files(source.rpartition("/")[0], options=store.options)
+        item = CopyItem(source=source, target=target, size_bytes=size_bytes, modified_ns=listed.modified_ns)
         settings = CopySettings(options={bucket: store.options})
+        with pytest.raises(FileVanishedError, match="was replaced by another file"):
+            copy_file(replace(item, modified_ns=listed.modified_ns - 1_000_000_000), settings)
         outcome = copy_file(item, settings)
         assert (outcome.copied, outcome.digest) == (True, hashlib.sha256(content).hexdigest())
         assert content_of(target, store.options) == content

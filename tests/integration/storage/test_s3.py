@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,9 +114,12 @@ def test_copying(way: str, size_bytes: int, options: Options, tmp_path: Path) ->
     target = f"file:{tmp_path}/t/p=a%3Ab/f" if way == "down" else f"s3a://{name}/t/p=a%3Ab/f"
     content = os.urandom(size_bytes)
     put(source, content, options)
-    item = CopyItem(source=source, target=target, size_bytes=size_bytes)
+    (listed,) = list_files(source.rpartition("/")[0], options=options)
+    item = CopyItem(source=source, target=target, size_bytes=size_bytes, modified_ns=listed.modified_ns)
     # Source and target may want different keys.
     settings = CopySettings(options={f"s3://{name}/s": options, f"s3://{name}/t": options})
+    with pytest.raises(FileVanishedError, match="was replaced by another file"):
+        copy_file(replace(item, modified_ns=listed.modified_ns - 1_000_000_000), settings)
     outcome = copy_file(item, settings)
     assert (outcome.copied, outcome.digest) == (True, hashlib.sha256(content).hexdigest())
     assert content_of(target, options) == content

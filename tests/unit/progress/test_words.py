@@ -93,6 +93,14 @@ WORDS: list[tuple[ev.Event, str]] = [
     ),
     (ev.TableVanished(table="a.t"), "a.t was dropped meanwhile and is left out."),
     (
+        ev.TableExchanged(table="a.t", replica_stays=True),
+        "a.t was dropped or exchanged meanwhile: its replica stays as it was until the next increment.",
+    ),
+    (
+        ev.TableExchanged(table="a.t", replica_stays=False),
+        "a.t was dropped or exchanged meanwhile: it is left out until the next increment.",
+    ),
+    (
         ev.TableDumped(table="a.t", partitions=1, files=1200, size_bytes=642),
         "a.t: 1 partition, 1,200 files, 642 bytes",
     ),

@@ -29,6 +29,7 @@ from airflow_hive_federation.storage.copying import (
 )
 from airflow_hive_federation.storage.digests import CHUNK_BYTES, digest_file
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading
+from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.storage.publishing import remove_file, rename, write_atomically
 
 CONTENT = os.urandom(100_000)
@@ -212,6 +213,31 @@ def test_source_that_changed_since_it_was_listed(listed_bytes: int, tmp_path: Pa
     assert caught.value.retryable
     assert (caught.value.listed_bytes, caught.value.read_bytes) == (listed_bytes, len(CONTENT))
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
+
+
+@pytest.mark.parametrize("store", ["file", "memory"])
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_source_that_another_file_of_its_length_has_replaced(
+    store: str, is_copied: bool, tmp_path: Path
+) -> None:
+    root = f"{store}://{tmp_path}"
+    item = make_item(f"{root}/s/f", f"{root}/t/f")
+    (listed,) = list_files(f"{root}/s")
+    assert listed.modified_ns
+    final = replace(item, modified_ns=listed.modified_ns)
+    if is_copied:
+        assert copy_file(final).digest == DIGEST
+    other = replace(final, modified_ns=listed.modified_ns - 1)
+    with pytest.raises(FileVanishedError, match="was replaced by another file") as caught:
+        copy_file(other)
+    assert caught.value.path == item.source
+    assert [entry.path for entry in list_files(f"{root}/t", missing_ok=True)] == ["f"] * is_copied
+    # The change manager has kept the former one, at another time.
+    kept = make_item(f"{root}/kept/f", f"{root}/t/f", b"1" * len(CONTENT)).source
+    assert copy_file(replace(other, kept=kept)).copied
+    assert content_of(item.target) == b"1" * len(CONTENT)
+    # A store without times, or a file that may change.
+    assert copy_file(item).copied
 
 
 def test_target_directory_that_is_a_file(tmp_path: Path) -> None:

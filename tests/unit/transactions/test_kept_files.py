@@ -48,11 +48,11 @@ def test_the_snapshot_counts_after_which_no_partition_is_new() -> None:
 
 
 def test_partitions_that_come_too_fast_are_an_error() -> None:
-    with pytest.raises(LockTimeoutError, match="faster than transaction 1 can lock them"):
+    with pytest.raises(LockTimeoutError, match="faster than transaction 1 can keep"):
         take(Metastore(growing=1000))
 
 
-def test_a_cleaner_that_waits_for_transactions_is_asked_once() -> None:
+def test_a_cleaner_that_waits_for_transactions_is_asked_once_per_table() -> None:
     metastore = Metastore(growing=None)
     assert take(metastore) == 1
     assert metastore.asked == [["db.t"]]
@@ -60,3 +60,23 @@ def test_a_cleaner_that_waits_for_transactions_is_asked_once() -> None:
     for names in (["db.t"], ["db.t", "db.u"]):
         kept.take(lambda names=names: names, lambda: None)
     assert metastore.asked[1:] == [["db.t"], ["db.u"]]
+
+
+def test_a_table_that_is_created_before_the_snapshot_is_kept_by_another_one() -> None:
+    """Its first commit may belong to the first snapshot, whose files nothing would keep."""
+    metastore = Metastore(growing=None)
+    tables, taken = ["db.t"], []
+
+    def snapshot() -> int:
+        taken.append(list(metastore.asked))
+        tables[:] = ["db.t", "db.u"]
+        return len(taken)
+
+    assert KeptFiles(cast("MetastoreClient", metastore), 1).take(lambda: list(tables), snapshot) == 2
+    assert taken == [[["db.t"]], [["db.t"], ["db.u"]]]
+
+
+def test_tables_that_come_too_fast_are_an_error() -> None:
+    kept, tables = KeptFiles(cast("MetastoreClient", Metastore(growing=None)), 1), ["db.t"]
+    with pytest.raises(LockTimeoutError, match="faster than transaction 1 can keep"):
+        kept.take(lambda: list(tables), lambda: tables.append(f"db.t{len(tables)}"))
