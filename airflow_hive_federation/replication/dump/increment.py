@@ -54,14 +54,13 @@ from airflow_hive_federation.replication.dump.increment_summary import (
     summary_of,
 )
 from airflow_hive_federation.replication.dump.later_events import LaterEvents, is_exchanged
-from airflow_hive_federation.replication.dump.other_partitions import other_partitions
-from airflow_hive_federation.replication.dump.relocated import relocated_partitions
 from airflow_hive_federation.replication.dump.removals import (
     Losses,
     Unexplained,
     losses_of,
     partitions_before,
 )
+from airflow_hive_federation.replication.dump.renewed_partitions import renewed_partitions
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_moment import IncrementStart, SourceMoment
 from airflow_hive_federation.replication.dump.tables import Unsettled
@@ -415,7 +414,7 @@ class _Dump:
             work=plan.work,
             recorded_changes=TableChanges(
                 writes=len(plan.writes),
-                renewed=self._renewed(name, changed.places),
+                renewed=renewed_partitions(self._moment, self._directory, name, changed.places),
                 gone=self._gone(name, changed.before, changed.places),
                 concerned=tuple(sorted(changed.concerned)),
             ),
@@ -456,7 +455,9 @@ class _Dump:
         changes = TableChanges(
             seed=plan.seed,
             writes=len(plan.writes),
-            renewed=self._renewed(name, places, home if kind.transactional else None)
+            renewed=renewed_partitions(
+                self._moment, self._directory, name, places, home if kind.transactional else None
+            )
             if plan.work is TableWork.CONTINUE
             else (),
             gone=self._gone(name, before, places),
@@ -490,19 +491,3 @@ class _Dump:
         before = self._moment.table_index.directory.functions()
         names = {str(function.functionName) for function in before} | self._moment.folded.evidence.functions
         return [name for name in sorted(names - set(there)) if self._moment.folded.evidence.of_function(name)]
-
-    def _renewed(
-        self, name: str, places: TableLocations, home: DumpDirectory | None = None
-    ) -> tuple[str, ...]:
-        """Return the partitions whose names, or directories, stood for others on the target.
-
-        :param home: the dump with the former locations of all partitions of a transactional table.
-        """
-        folded = self._moment.folded
-        gone = set(folded.partitions_gone.get(name, ()))
-        if folded.is_doubtful(name) and places.partitions:
-            index = self._moment.table_index
-            gone |= other_partitions(index.of(name), self._directory, name) if name in index else set()
-        if home and places.partitions:
-            gone |= relocated_partitions(home, self._directory, name, places)
-        return tuple(sorted(gone.intersection(places.names()))) if gone else ()
