@@ -39,8 +39,8 @@ class RoutedSqlOperator(LineageOperator, ClusterOperator):
     ``route`` holds the routes in words, also that of a refused statement; the link of the task leads to it.
 
     A retry would run the script from its beginning, and write rows twice. So every failure after the first
-    statement that writes is permanent. If a try is killed after that point, the next one fails and says so,
-    and the one after it, which somebody has begun by clearing the task, runs the script again.
+    statement that writes is permanent. If a try is killed after that point, the next one fails, and names
+    the tables. The one after it, which somebody has begun by clearing the task, runs the script again.
 
     :param sql: the statements, or the name of a file that holds them. (templated)
     :param cluster: the cluster of the first statements, as if by ``USE CLUSTER``. (templated)
