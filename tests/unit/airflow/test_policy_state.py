@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 from airflow.sdk import DAG
 
-from airflow_hive_federation.errors import StorageError, VerificationError
+from airflow_hive_federation.errors import MetastoreUnreachableError, StorageError, VerificationError
 from airflow_hive_federation.hooks import published
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, mask_secret
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
@@ -413,6 +413,65 @@ def test_a_group_publishes_the_wait_of_its_bootstrap_for_each_member(
     assert waiting(place, "b") == waiting(place, "a")
     observer(TransactionsAborted(database="shop", transactions=(5,)))
     assert (waiting(place, "a"), waiting(place, "b")) == ("", "")
+
+
+def ended() -> dict[str, object]:
+    """The event of a trigger whose wait has ended well."""
+    start = started("shop")
+    return ProbeAnswer(ready=True, state=drain.state_of(start, ()), value=start.to_json()).to_json()
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "error"),
+    [
+        (
+            "execute_complete",
+            {"event": {"error": "SparkJobError: It ended. Remedy: Look.", "retryable": False}},
+            ("SparkJobError: It ended.", "Look."),
+        ),
+        ("__fail__", {"error": "Trigger/execution timeout"}, ("Trigger/execution timeout", "")),
+        ("execute_complete", {"event": ended()}, None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["load", "start"])
+def test_the_failure_of_a_deferred_task_is_published_and_counted_once(
+    method: str,
+    arguments: dict[str, Any],
+    error: tuple[str, str] | None,
+    kind: str,
+    connection: Define,
+    place: StateDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[tuple[str, int]] = []
+    receiver = SimpleNamespace(incr=lambda *counter: counted.append(counter))
+    monkeypatch.setattr("airflow_hive_federation.hooks.compat.airflow_metrics", lambda: receiver)
+    conn_id = connection(host="127.0.0.1", port=1)
+    ends: Any = {"policy": POLICY, "source_conn_id": conn_id, "target_conn_id": conn_id}
+    left: dict[str, Any] = {"awaited": [], "borrowed": [], "deadline_s": None, "progress": {}}
+    left["application_url"] = ""
+    task: Any
+    if kind == "load":
+        task = ReplicationLoadOperator(task_id="load", dump="file:/dumps/p/1", **ends)
+        arguments = {**arguments, "left": left} if method == "execute_complete" else arguments
+    else:
+        task = FailoverStartOperator(task_id="start", **ends)
+    # Without an error of its trigger, the task fails when it is executed anew.
+    if error is None:
+        monkeypatch.setattr(type(task), "ends", lambda _: raises_unreachable())
+    for tries in (1, 2):
+        with pytest.raises(AirflowException):
+            task.resume_execution(method, arguments, CONTEXT)
+        failed = last(place)
+        if error is None:
+            assert failed.error.startswith("MetastoreUnreachableError: ")
+        else:
+            assert (failed.error, failed.remedy) == error
+        assert (failed.cycles, len(counted)) == (tries, tries)
+
+
+def raises_unreachable() -> NoReturn:
+    raise MetastoreUnreachableError("Gone.")
 
 
 @pytest.mark.usefixtures("waits")
