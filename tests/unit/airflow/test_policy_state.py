@@ -53,6 +53,7 @@ from airflow_hive_federation.replication.groups import status as groups_status
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.groups.load import GroupLoadSummary
 from airflow_hive_federation.replication.load.summary import LoadSummary
+from airflow_hive_federation.replication.verify.report import TableReport, VerificationReport
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 from airflow_hive_federation.waiting import PollPolicy
 
@@ -413,6 +414,32 @@ def test_a_group_publishes_the_wait_of_its_bootstrap_for_each_member(
     assert waiting(place, "b") == waiting(place, "a")
     observer(TransactionsAborted(database="shop", transactions=(5,)))
     assert (waiting(place, "a"), waiting(place, "b")) == ("", "")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.usefixtures("waits")
+def test_a_whole_verification_of_a_group_forgets_dropped_tables(
+    whole: bool, connection: Define, place: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = {"name": "g", "dump_root": "/dumps", "policies": [{"name": "shop", "source_database": "shop"}]}
+    found = {
+        name: TableReport(
+            name=name, kind="acid", source_rows=1, target_rows=1, files=1, size_bytes=1, digest_equal=True
+        )
+        for name in ("dropped", "kept")
+    }
+    conn_id = connection(host="127.0.0.1", port=1)
+    verify = GroupVerifyOperator(
+        task_id="verify", group=group, source_conn_id=conn_id, target_conn_id=conn_id, whole=whole
+    )
+    monkeypatch.setattr(groups_status, "recorded_dump", lambda *_: "file:/dumps/1")
+    for names in (("dropped", "kept"), ("kept",)):
+        report = VerificationReport(database="shop", event_id=7, tables=[found[name] for name in names])
+        monkeypatch.setattr(groups_status, "verify_group", lambda *_, report=report, **__: [report])
+        verify.execute(CONTEXT)
+    verified = place.read(REPLICATION, policy_key(NAME), state.VERIFIED)
+    assert verified is not None
+    assert [table.name for table in verified.tables] == (["kept"] if whole else ["dropped", "kept"])
 
 
 def ended() -> dict[str, object]:
