@@ -342,7 +342,9 @@ def _same_columns(read: TableDataset, columns: Iterable[str]) -> dict[str, tuple
 
 def _namespace(uri: str) -> str:
     parts = urlsplit(uri)
-    return f"hive://{parts.hostname}:{parts.port or _PORT}"
+    host = parts.hostname or ""
+    # An IPv6 address keeps its brackets, without which its last part would be a port.
+    return f"hive://{f'[{host}]' if ':' in host else host}:{parts.port or _PORT}"
 
 
 def _skipped(tables: Mapping[str, str]) -> object:
