@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.progress.observers import Observer
     from airflow_hive_federation.published.policies import PolicyPublisher
     from airflow_hive_federation.published.remotes import RemotePublisher
-    from airflow_hive_federation.remotes.refresh import RefreshReport
+    from airflow_hive_federation.remotes.reports import RefreshReport
     from airflow_hive_federation.remotes.session import Remotes
     from airflow_hive_federation.replication.policy import ReplicationPolicy
     from airflow_hive_federation.replication.status import ReplicationStatus

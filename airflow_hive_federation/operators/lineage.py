@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.remotes.session import OpenRemote
     from airflow_hive_federation.replication.load.summary import LoadSummary
     from airflow_hive_federation.replication.policy import ReplicationPolicy
+    from airflow_hive_federation.replication.repair import RepairReport
     from airflow_hive_federation.replication.replica.described_tables import DescribedTable
     from airflow_hive_federation.replication.verify.report import VerificationReport
 
@@ -216,13 +217,55 @@ def note_load(
     :param target: the settings of the target's metastore.
     :param copied: the counts of an increment's copies; tables of a bootstrap have those of its dump.
     """
+    lineage = _loaded(source, target, policy, summary.dump, copied)
+    _announce_copies(context, policy, lineage.outputs, summary.event_id)
+    return replace(lineage, skipped=summary.skipped)
+
+
+def note_repair(
+    context: Context,
+    source: MetastoreSettings,
+    target: MetastoreSettings,
+    policy: ReplicationPolicy,
+    repaired: RepairReport,
+    *,
+    copied: CopiedSizes,
+) -> Lineage:
+    """Update the assets of the tables that the cycles of a repair have changed, and return its lineage.
+
+    The lineage also has the tables that its last verification has compared.
+
+    :param context: the task's context, whose task has the outlet :data:`REPLICATED`.
+    :param source: the settings of the source's metastore.
+    :param target: the settings of the target's metastore.
+    :param copied: the counts of the cycles' copies.
+    """
+    loads = [_loaded(source, target, policy, dump, copied) for dump in repaired.dumps]
+    # Rounds repair the same table: the last one describes it.
+    outputs = {table.name: table for load in loads for table in load.outputs}
+    _announce_copies(context, policy, outputs.values(), repaired.report.event_id)
+    reads = {table.name: table for load in loads for table in load.inputs}
+    compared = verified(source, target, policy, repaired.report).inputs
+    named = {(table.namespace, table.name) for table in compared}
+    others = [table for table in reads.values() if (table.namespace, table.name) not in named]
+    return Lineage(inputs=[*compared, *others], outputs=list(outputs.values()))
+
+
+def _loaded(
+    source: MetastoreSettings,
+    target: MetastoreSettings,
+    policy: ReplicationPolicy,
+    dump: str,
+    copied: CopiedSizes | None,
+) -> Lineage:
+    """Return the tables that the load of a dump has read and written."""
     from airflow_hive_federation.replication.replica.described_tables import described_table
     from airflow_hive_federation.replication.replica.table_index import changed_tables, whole_sizes
 
     options = policy.storage_options
-    tables = sorted(changed_tables(summary.dump, options))
+    tables = sorted(changed_tables(dump, options))
     inputs = datasets(source, policy.source_database, [policy.source_table(table) for table in tables])
-    sizes = whole_sizes(summary.dump, options)
+    sizes = whole_sizes(dump, options)
     counted = (copied.sizes, copied.files) if copied else ({}, {})
     outputs = []
     for read, written in zip(inputs, datasets(target, policy.target_database, tables), strict=True):
@@ -234,12 +277,17 @@ def note_load(
                 size_bytes=size_bytes,
                 files=files,
                 copy_of=read,
-                describe=partial(described_table, summary.dump, table, options),
+                describe=partial(described_table, dump, table, options),
             )
         )
-    extra = {"event_id": summary.event_id, "policy": policy.name, "source": policy.source_database}
-    announce(context, REPLICATED, outputs, extra)
-    return Lineage(inputs=inputs, outputs=outputs, skipped=summary.skipped)
+    return Lineage(inputs=inputs, outputs=outputs)
+
+
+def _announce_copies(
+    context: Context, policy: ReplicationPolicy, tables: Iterable[TableDataset], event_id: int
+) -> None:
+    extra = {"event_id": event_id, "policy": policy.name, "source": policy.source_database}
+    announce(context, REPLICATED, tables, extra)
 
 
 def verified(
@@ -294,7 +342,9 @@ def _same_columns(read: TableDataset, columns: Iterable[str]) -> dict[str, tuple
 
 def _namespace(uri: str) -> str:
     parts = urlsplit(uri)
-    return f"hive://{parts.hostname}:{parts.port or _PORT}"
+    host = parts.hostname or ""
+    # An IPv6 address keeps its brackets, without which its last part would be a port.
+    return f"hive://{f'[{host}]' if ':' in host else host}:{parts.port or _PORT}"
 
 
 def _skipped(tables: Mapping[str, str]) -> object:

@@ -119,14 +119,22 @@ class GroupStateOperator(_DumpLinked):
             publish_cycle(source, target, policy, skipped=skipped, by=publisher_of(context), log=self.log)
 
     def publish_verifications(
-        self, context: Context, group: ReplicationGroup, reports: Sequence[VerificationReport]
+        self,
+        context: Context,
+        group: ReplicationGroup,
+        reports: Sequence[VerificationReport],
+        *,
+        whole: bool,
     ) -> None:
-        """Publish the verifications of the members."""
+        """Publish the verifications of the members.
+
+        :param whole: all tables were compared, so that others do not exist any more.
+        """
         policies = {policy.target_database: policy for policy in group.policies}
         with publication(self.log):
             for report in reports:
                 publisher = policy_publisher(policies[report.database], publisher_of(context))
-                publisher.verification(report, whole=False)
+                publisher.verification(report, whole=whole)
 
     def _members(self) -> Sequence[Mapping[str, object]]:
         return [policy.to_json() for policy in rendered_group(self.group, {}).policies]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.remotes.describe import Answer, Answers
-    from airflow_hive_federation.remotes.refresh import DropReport, RefreshReport
+    from airflow_hive_federation.remotes.reports import DropReport, RefreshReport
 
 KindName = Literal["table", "database"]
 
@@ -122,7 +122,8 @@ class CreateRemoteTableOperator(_CreateRemoteOperator):
     """Links a table of another metastore or catalog into the local metastore (``CREATE REMOTE TABLE``).
 
     Returns ``{"remote", "event_id", "whole", "created", "altered", "dropped", "gone", "skipped",
-    "with_partitions", "partitions_added", "partitions_altered", "partitions_dropped"}``.
+    "with_partitions", "named", "partitions_added", "partitions_altered", "partitions_dropped"}``; ``named``
+    holds the linked tables that the events of a refresh name.
 
     :param remote: the local name, ``[database.]table``. (templated)
     :param connected_to: the name at the remote; by default the local name. (templated)
@@ -163,7 +164,7 @@ class DropRemoteOperator(_RemoteOperator):
         self.if_exists = if_exists
 
     def perform(self, context: Context) -> DropReport:
-        from airflow_hive_federation.remotes.refresh import DropReport
+        from airflow_hive_federation.remotes.reports import DropReport
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
         kind = Kind(self.kind)
@@ -178,8 +179,10 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
     """Refreshes a remote: the tables that its events name, or all tables if it has no events.
 
     Tables whose definition or partitions changed update their assets, ``hive://host:port/database/table`` of
-    the local metastore, with ``event_id`` and ``remote`` in the event's extra. Returns the same report as
-    :class:`CreateRemoteTableOperator`.
+    the local metastore, with ``event_id`` and ``remote`` in the event's extra. So do all linked tables that
+    the read events name: an earlier try may have applied their changes, and Airflow updates no asset for a
+    task that fails. If all tables are compared, those update their assets that this try has changed. Returns
+    the same report as :class:`CreateRemoteTableOperator`.
 
     :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
@@ -223,7 +226,7 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
                 whole=self.whole,
             )
             state.refreshed(remotes, report)
-            names = sorted({*report.created, *report.altered, *report.with_partitions})
+            names = sorted({*report.created, *report.altered, *report.with_partitions, *report.named})
             read = behind(remotes.open(kind, parse_name(kind, self.remote)), names) if names else []
         self._name_left_out(report)
         settings = HiveMetastoreHook(self.metastore_conn_id).settings

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.published.remotes import RemotePublisher
-    from airflow_hive_federation.remotes.refresh import RefreshReport
+    from airflow_hive_federation.remotes.reports import RefreshReport
     from airflow_hive_federation.remotes.session import Remotes
 
 

@@ -17,6 +17,7 @@ from airflow_hive_federation.operators.lineage import (
     CopiedSizes,
     LineageOperator,
     note_load,
+    note_repair,
     verified,
 )
 from airflow_hive_federation.operators.policy_state import PolicyOperator
@@ -281,13 +282,15 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
             return report.result()
 
 
-class RepairReplicaOperator(SparkReplicationOperator):
+class RepairReplicaOperator(LineageOperator, SparkReplicationOperator):
     """Repairs the differences between a target and its source, verifies again, and fails if any remain.
 
-    A repair is a cycle: it also brings the new changes of the source. If nothing differs, it does nothing.
-    Returns ``{"database", "event_id", "tables", "not_compared", "differences", "failures", "unread",
-    "differing", "repaired", "repaired_tables", "replaced_tables"}``: the result of the last verification, and
-    the differences and tables that were repaired.
+    A repair is a cycle: it also brings the new changes of the source, and updates the assets of the tables
+    that it has changed, as :class:`ReplicationLoadOperator` does. If nothing differs, it does nothing.
+    Airflow updates no asset for a task that fails: the next try or run of the repair updates those, unless
+    another cycle has loaded changes in between. Returns ``{"database", "event_id", "tables", "not_compared",
+    "differences", "failures", "unread", "differing", "repaired", "repaired_tables", "replaced_tables"}``: the
+    result of the last verification, and the differences and tables that were repaired.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
@@ -303,8 +306,8 @@ class RepairReplicaOperator(SparkReplicationOperator):
     template_fields_renderers = {**SparkReplicationOperator.template_fields_renderers, "report": "json"}
     ui_color = "#f0d8d8"
 
-    def __init__(self, *, report: Any = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, report: Any = None, outlets: Sequence[object] | None = None, **kwargs: Any) -> None:
+        super().__init__(outlets=[*(outlets or ()), REPLICATED], **kwargs)
         self.report = report
 
     def perform(self, context: Context) -> RepairResult:
@@ -316,7 +319,7 @@ class RepairReplicaOperator(SparkReplicationOperator):
 
         with self.leaving():
             source, target, policy = self.ends()
-            spark = self.spark(policy)
+            spark, copied = self.spark(policy), CopiedSizes(self.observer)
             # Tables with unreadable rows are not repaired, but fail the task if they are still unreadable.
             tables = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
             if tables is not None and not tables:
@@ -331,10 +334,13 @@ class RepairReplicaOperator(SparkReplicationOperator):
                     run_verify=spark.verify_runner(run_name(context)),
                     tables=tables,
                     begun=RepairProgress.from_json(self._progress) if self._progress else None,
-                    observer=self.observer,
+                    retried=getattr(context.get("ti"), "try_number", 1) > 1,
+                    observer=copied,
                 )
                 self.publish_cycle(context, source_pool, target_pool, policy, skipped=None)
             self.publish_verification(context, policy, repaired.report, whole=tables is None)
+            ends = source.settings, target.settings
+            self.lineage = note_repair(context, *ends, policy, repaired, copied=copied)
             repaired.report.raise_if_different()
             return repaired.result()
 

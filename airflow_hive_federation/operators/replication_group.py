@@ -288,7 +288,7 @@ class GroupVerifyOperator(_GroupOperator):
                     whole=self.whole,
                     observer=self.observer,
                 )
-            self.publish_verifications(context, group, reports)
+            self.publish_verifications(context, group, reports, whole=self.whole)
             for report in reports:
                 report.raise_if_different()
             return GroupVerification(group=group.name, members=[report.result() for report in reports])

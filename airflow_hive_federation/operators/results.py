@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -20,11 +21,20 @@ if TYPE_CHECKING:
 class ResultOperator(BaseOperator):
     """Base of the operators: the result of a task, a frozen dataclass, becomes a dictionary in its XCom."""
 
+    _is_watched = False
+
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_hive_federation.model.results import result_json
 
-        with failures_counted(self.subject), self.watched(context):
+        with self._failures_seen(context):
             return result_json(self.perform(context))
+
+    def resume_execution(
+        self, next_method: str, next_kwargs: dict[str, object] | None, context: Context
+    ) -> object:
+        """Resume a task that has left its worker; an error of its trigger is a failure of the task, too."""
+        with self._failures_seen(context):
+            return super().resume_execution(next_method, next_kwargs, context)
 
     @property
     def subject(self) -> str:
@@ -34,6 +44,19 @@ class ResultOperator(BaseOperator):
     def watched(self, context: Context) -> AbstractContextManager[object]:
         """Return a context that sees the error with which the task ends; by default nothing looks."""
         return nullcontext()
+
+    @contextmanager
+    def _failures_seen(self, context: Context) -> Iterator[None]:
+        """Count and publish the error with which the block ends, once: a resumed task executes within one."""
+        if self._is_watched:
+            yield
+            return
+        self._is_watched = True
+        try:
+            with failures_counted(self.subject), self.watched(context):
+                yield
+        finally:
+            self._is_watched = False
 
     @property
     def observer(self) -> Observer:

@@ -13,7 +13,7 @@ from airflow_hive_federation.published.documents import Publisher, read_publishe
 from airflow_hive_federation.published.folding import shortened
 
 if TYPE_CHECKING:
-    from airflow_hive_federation.remotes.refresh import RefreshReport
+    from airflow_hive_federation.remotes.reports import RefreshReport
 
 #: Folder of the documents about remotes.
 REMOTES = "remotes"

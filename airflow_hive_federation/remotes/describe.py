@@ -9,7 +9,7 @@ from airflow_hive_federation.catalog.factories import shown_properties
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.progress.quantities import several
 from airflow_hive_federation.remotes.links import NO_EVENT, THRIFT, DamagedLink, Link
-from airflow_hive_federation.remotes.refresh import RefreshReport
+from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.statement import Kind
 
 Row = tuple[str, ...]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -43,6 +43,7 @@ from airflow_hive_federation.remotes.links import (
     refuse_cycle,
     refuse_location,
 )
+from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 log = logging.getLogger(__name__)
@@ -65,55 +66,11 @@ class OnDropped(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RefreshReport:
-    """The result of a refresh.
-
-    :param remote: local name of the remote.
-    :param event_id: last event of the remote that the link contains now; -1 for a catalog without events, or
-        if the next refresh has to compare everything.
-    :param whole: every table was compared, not only the tables that events name.
-    :param created: local names of the created tables; ``altered`` and ``dropped`` likewise.
-    :param gone: tables that the remote has dropped and whose links were kept.
-    :param skipped: tables that were left out, with the reason.
-    :param with_partitions: tables whose partitions were added, altered or dropped.
-    """
-
-    remote: str
-    event_id: int = NO_EVENT
-    whole: bool = False
-    created: list[str] = field(default_factory=list)
-    altered: list[str] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)
-    with_partitions: list[str] = field(default_factory=list)
-    partitions_added: int = 0
-    partitions_altered: int = 0
-    partitions_dropped: int = 0
-
-    @property
-    def changed(self) -> bool:
-        """Return true if the refresh has changed a table or a partition."""
-        counts = self.partitions_added + self.partitions_altered + self.partitions_dropped
-        return bool(self.created or self.altered or self.dropped or counts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DropReport:
-    """The result of dropping a remote.
-
-    :param existed: false if there was no such remote.
-    """
-
-    remote: str
-    existed: bool
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Outcome:
     name: str
     action: str = ""  # a list of RefreshReport, or nothing
     why_skipped: str = ""
+    linked: bool = False  # the link shows the remote's present definition
     behind: bool = False  # the link lacks changes, for which a later refresh reads the same events again
     added: int = 0
     altered: int = 0
@@ -202,6 +159,7 @@ def _report(link: Link, position: int, *, whole: bool, outcomes: Sequence[_Outco
         with_partitions=[
             outcome.name for outcome in outcomes if outcome.added or outcome.altered or outcome.dropped
         ],
+        named=[] if whole else [outcome.name for outcome in outcomes if outcome.linked],
         partitions_added=sum(outcome.added for outcome in outcomes),
         partitions_altered=sum(outcome.altered for outcome in outcomes),
         partitions_dropped=sum(outcome.dropped for outcome in outcomes),
@@ -410,7 +368,7 @@ class _Work:
                 partitions.write(client, link, added=page)
             added += len(page)
             page = next(pages, [])
-        return _Outcome(name=link.local.table or "", action="created", added=added)
+        return _Outcome(name=link.local.table or "", action="created", linked=True, added=added)
 
     def _alter(
         self, link: Link, remote: types.Table, made: types.Table, table: types.Table, change: TableChange
@@ -425,7 +383,7 @@ class _Work:
         )
         if read_by_changed or has_remote_location or definitions.keys_changed(made, table):
             return self._make_anew(link, remote, made)
-        outcome = _Outcome(name=link.local.table or "", action="" if same else "altered")
+        outcome = _Outcome(name=link.local.table or "", action="" if same else "altered", linked=True)
         if remote.partitionKeys:
             everything = change.all_partitions or definitions.schema_changed(made, table)
             names = None if everything else partitions.changed_names(self.ends, link, remote, change)

@@ -47,10 +47,10 @@ from airflow_hive_federation.remotes.links import (
 from airflow_hive_federation.remotes.refresh import (
     TABLES_PER_CALL,
     OnDropped,
-    RefreshReport,
     name_taken,
     refresh,
 )
+from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.statement import (
     AlterRemote,
     CreateRemote,

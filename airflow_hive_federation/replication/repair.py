@@ -19,13 +19,18 @@ from airflow_hive_federation.progress.events import RepairStarting
 from airflow_hive_federation.progress.observers import LOGGED, Observer
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.repair_plan import repair_plan_of
+from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.manifest import RepairPlan
 from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.differences import RETAINED, Difference
 from airflow_hive_federation.replication.replica.position import loaded_dump
-from airflow_hive_federation.replication.verify.report import VerificationReport, VerificationResult
+from airflow_hive_federation.replication.verify.report import (
+    VerificationReport,
+    VerificationResult,
+    found_equal,
+)
 from airflow_hive_federation.replication.verify.verify import VerifyRunner, verify_replica
 from airflow_hive_federation.waiting import Departure
 
@@ -73,12 +78,15 @@ class RepairReport:
     :param repaired: differences that no longer exist.
     :param tables: tables that the repair examined.
     :param replaced: those of them that the repair copied anew, as a whole.
+    :param dumps: URIs of the dumps that the target was loaded from, in order: those of the repair's cycles,
+        after those of an earlier repair that did not end well, whose changes nobody may have announced.
     :param report: the last verification.
     """
 
     repaired: list[Difference] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
+    dumps: list[str] = field(default_factory=list)
     report: VerificationReport
 
     def result(self) -> RepairResult:
@@ -100,6 +108,7 @@ def repair_replica(
     run_verify: VerifyRunner,
     tables: Collection[str] | None = None,
     begun: RepairProgress | None = None,
+    retried: bool = False,
     observer: Observer = LOGGED,
 ) -> RepairReport:
     """Verify a target, repair its differences, and verify it again.
@@ -111,6 +120,8 @@ def repair_replica(
     :param tables: tables whose files and rows are compared; all by default.
     :param begun: the progress of this repair when it left its process by a
         :class:`~airflow_hive_federation.waiting.Departure`.
+    :param retried: a repair of which this one is another try may have been killed after its last
+        verification.
     :param observer: receives the events of progress.
     :return: the repaired differences; its ``report`` holds those that remain.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
@@ -128,7 +139,7 @@ def repair_replica(
             target, policy, dump, run_verify=run_verify, source=source, tables=tables, observer=observer
         )
 
-    progress = begun or RepairProgress()
+    progress = begun or RepairProgress(dumps=_unannounced(target, policy, retried=retried))
     try:
         while True:
             if not progress.dump:
@@ -162,6 +173,7 @@ class RepairProgress:
     :param seen: differences that rounds were to repair.
     :param repaired: tables that rounds have examined.
     :param replaced: those of them that were copied anew.
+    :param dumps: URIs of the dumps that have been loaded, as those of :class:`RepairReport`.
     :param dump: URI of the dump that is being loaded; empty before a verification.
     """
 
@@ -169,6 +181,7 @@ class RepairProgress:
     seen: list[Difference] = field(default_factory=list)
     repaired: set[str] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
+    dumps: list[str] = field(default_factory=list)
     dump: str = ""
 
     def repairable(self, report: VerificationReport, policy: ReplicationPolicy) -> list[Difference]:
@@ -191,6 +204,7 @@ class RepairProgress:
     def end_round(self) -> None:
         """Note that the round's dump is loaded."""
         self.rounds += 1
+        self.dumps.append(self.dump)
         self.dump = ""
 
     def report(self, last: VerificationReport) -> RepairReport:
@@ -200,6 +214,7 @@ class RepairProgress:
             repaired=[difference for difference in self.seen if difference not in remaining],
             tables=sorted(self.repaired),
             replaced=sorted(self.replaced),
+            dumps=self.dumps,
             report=last,
         )
 
@@ -210,6 +225,7 @@ class RepairProgress:
             "seen": [asdict(difference) for difference in self.seen],
             "repaired": sorted(self.repaired),
             "replaced": sorted(self.replaced),
+            "dumps": self.dumps,
             "dump": self.dump,
         }
 
@@ -225,8 +241,28 @@ class RepairProgress:
             seen=list(fields.needed("seen", list_of(reader_of(Difference)))),
             repaired=set(fields.needed("repaired", list_of(text))),
             replaced=set(fields.needed("replaced", list_of(text))),
+            # A task that left its worker in an earlier version has none.
+            dumps=list(fields.optional("dumps", list_of(text), default=())),
             dump=fields.needed("dump", text),
         )
+
+
+def _unannounced(target: MetastorePool, policy: ReplicationPolicy, *, retried: bool) -> list[str]:
+    """Return the dumps of a repair by which the target was loaded last, if that repair did not end well.
+
+    Only a task that succeeds announces its changes, and the next cycle does not find them again.
+    """
+    with target.client() as client:
+        directory = DumpDirectory(loaded_dump(client, policy), policy.storage_options)
+    dumps: list[str] = []
+    while directory.dump_finished and directory.uri not in dumps:  # Old dumps are removed.
+        ended_well = found_equal(directory) and (bool(dumps) or not retried)
+        manifest = directory.manifest()
+        if ended_well or not manifest.is_increment or not manifest.repair_plan:
+            break
+        dumps.append(directory.uri)
+        directory = DumpDirectory(manifest.previous, policy.storage_options)
+    return dumps[::-1]
 
 
 def _stays(difference: Difference, policy: ReplicationPolicy) -> bool:

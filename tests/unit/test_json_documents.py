@@ -400,6 +400,7 @@ DOCUMENTS: Mapping[str, Document] = {
             seen=st.lists(made(Difference), max_size=2),
             repaired=st.sets(words, max_size=2),
             replaced=st.sets(words, max_size=2),
+            dumps=st.lists(words, max_size=2),
         ),
         read=RepairProgress.from_json,
     ),

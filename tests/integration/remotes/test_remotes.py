@@ -33,7 +33,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import partitions
 from airflow_hive_federation.remotes.definitions import SPARKS_MODE, SPARKS_REFUSAL
 from airflow_hive_federation.remotes.ends import drop_link
-from airflow_hive_federation.remotes.refresh import RefreshReport
+from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.storage.filesystem import local_path

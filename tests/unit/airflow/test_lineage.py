@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,19 @@ from airflow_hive_federation.catalog.thrift import URIS
 from airflow_hive_federation.clusters.routing.decision import Decision, InputUse, OutputUse, Rule
 from airflow_hive_federation.clusters.statements.statement import TableName
 from airflow_hive_federation.metastore import MetastoreSettings
-from airflow_hive_federation.operators.lineage import Lineage, TableDataset, behind, routed, verified
+from airflow_hive_federation.operators import remote
+from airflow_hive_federation.operators.lineage import (
+    REFRESHED,
+    Lineage,
+    TableDataset,
+    behind,
+    routed,
+    verified,
+)
+from airflow_hive_federation.operators.remote import RefreshRemoteOperator
 from airflow_hive_federation.operators.replication import ReplicationLoadOperator
 from airflow_hive_federation.remotes.links import Link
+from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.described_tables import DescribedTable
@@ -124,6 +135,32 @@ def test_a_remote_reads_the_tables_of_another_hive_metastore(
     table = replace(link, kind=Kind.TABLE, remote=Name(database="sales", table="orders"))
     found = behind(SimpleNamespace(link=table, owner=link), ["local"])  # type: ignore[arg-type]
     assert [read.name for read in found] == (["sales.orders"] if expected else [])
+
+
+def test_a_refresh_updates_the_assets_of_the_tables_that_events_name(
+    connection: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = RefreshReport(remote="mirror", event_id=7, created=["c"], altered=["b"], named=["a", "b"])
+    opened = SimpleNamespace(refresh=lambda *_, **__: report, open=lambda *_: None)
+    monkeypatch.setattr(remote, "remotes_of", lambda *_, **__: nullcontext(opened))
+    monkeypatch.setattr(remote, "behind", lambda _, names: [])
+    task = RefreshRemoteOperator(
+        task_id="refresh", remote="mirror", metastore_conn_id=connection(host="near")
+    )
+    # Publications have tests of their own.
+    state: Any = nullcontext(SimpleNamespace(refreshed=lambda *_: None))
+    monkeypatch.setattr(task, "_state", lambda *_: state)
+    updated: list[tuple[str, object]] = []
+
+    class Events:
+        def __getitem__(self, alias: object) -> Any:
+            assert alias == REFRESHED
+            return SimpleNamespace(add=lambda asset, extra: updated.append((asset.uri, extra)))
+
+    context: Any = {"outlet_events": Events()}
+    assert task.execute(context)["named"] == ["a", "b"]
+    extra = {"event_id": 7, "remote": "mirror"}
+    assert updated == [(f"hive://near:9083/mirror/{name}", extra) for name in "abc"]
 
 
 def facets_of(lineage: Lineage) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pytest
 from airflow.sdk import DAG
 
-from airflow_hive_federation.errors import StorageError, VerificationError
+from airflow_hive_federation.errors import MetastoreUnreachableError, StorageError, VerificationError
 from airflow_hive_federation.hooks import published
 from airflow_hive_federation.hooks.compat import AirflowException, AirflowFailException, mask_secret
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
@@ -53,6 +53,7 @@ from airflow_hive_federation.replication.groups import status as groups_status
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.groups.load import GroupLoadSummary
 from airflow_hive_federation.replication.load.summary import LoadSummary
+from airflow_hive_federation.replication.verify.report import TableReport, VerificationReport
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 from airflow_hive_federation.waiting import PollPolicy
 
@@ -413,6 +414,91 @@ def test_a_group_publishes_the_wait_of_its_bootstrap_for_each_member(
     assert waiting(place, "b") == waiting(place, "a")
     observer(TransactionsAborted(database="shop", transactions=(5,)))
     assert (waiting(place, "a"), waiting(place, "b")) == ("", "")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.usefixtures("waits")
+def test_a_whole_verification_of_a_group_forgets_dropped_tables(
+    whole: bool, connection: Define, place: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = {"name": "g", "dump_root": "/dumps", "policies": [{"name": "shop", "source_database": "shop"}]}
+    found = {
+        name: TableReport(
+            name=name, kind="acid", source_rows=1, target_rows=1, files=1, size_bytes=1, digest_equal=True
+        )
+        for name in ("dropped", "kept")
+    }
+    conn_id = connection(host="127.0.0.1", port=1)
+    verify = GroupVerifyOperator(
+        task_id="verify", group=group, source_conn_id=conn_id, target_conn_id=conn_id, whole=whole
+    )
+    monkeypatch.setattr(groups_status, "recorded_dump", lambda *_: "file:/dumps/1")
+    for names in (("dropped", "kept"), ("kept",)):
+        report = VerificationReport(database="shop", event_id=7, tables=[found[name] for name in names])
+        monkeypatch.setattr(groups_status, "verify_group", lambda *_, report=report, **__: [report])
+        verify.execute(CONTEXT)
+    verified = place.read(REPLICATION, policy_key(NAME), state.VERIFIED)
+    assert verified is not None
+    assert [table.name for table in verified.tables] == (["kept"] if whole else ["dropped", "kept"])
+
+
+def ended() -> dict[str, object]:
+    """The event of a trigger whose wait has ended well."""
+    start = started("shop")
+    return ProbeAnswer(ready=True, state=drain.state_of(start, ()), value=start.to_json()).to_json()
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "error"),
+    [
+        (
+            "execute_complete",
+            {"event": {"error": "SparkJobError: It ended. Remedy: Look.", "retryable": False}},
+            ("SparkJobError: It ended.", "Look."),
+        ),
+        ("__fail__", {"error": "Trigger/execution timeout"}, ("Trigger/execution timeout", "")),
+        ("execute_complete", {"event": ended()}, None),
+    ],
+)
+@pytest.mark.parametrize("kind", ["load", "start"])
+def test_the_failure_of_a_deferred_task_is_published_and_counted_once(
+    method: str,
+    arguments: dict[str, Any],
+    error: tuple[str, str] | None,
+    kind: str,
+    connection: Define,
+    place: StateDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[tuple[str, int]] = []
+    receiver = SimpleNamespace(incr=lambda *counter: counted.append(counter))
+    monkeypatch.setattr("airflow_hive_federation.hooks.compat.airflow_metrics", lambda: receiver)
+    conn_id = connection(host="127.0.0.1", port=1)
+    ends: Any = {"policy": POLICY, "source_conn_id": conn_id, "target_conn_id": conn_id}
+    left: dict[str, Any] = {"awaited": [], "borrowed": [], "deadline_s": None, "progress": {}}
+    left["application_url"] = ""
+    task: Any
+    if kind == "load":
+        task = ReplicationLoadOperator(task_id="load", dump="file:/dumps/p/1", **ends)
+        arguments = {**arguments, "left": left} if method == "execute_complete" else arguments
+    else:
+        task = FailoverStartOperator(task_id="start", **ends)
+    # Without an error of its trigger, the task fails when it is executed anew.
+    if error is None:
+        monkeypatch.setattr(type(task), "ends", lambda _: raises_unreachable())
+    for tries in (1, 2):
+        with pytest.raises(AirflowException):
+            task.resume_execution(method, arguments, CONTEXT)
+        failed = last(place)
+        if error is None:
+            assert failed.error.startswith("MetastoreUnreachableError: ")
+        else:
+            assert (failed.error, failed.remedy) == error
+        assert (failed.cycles, len(counted)) == (tries, tries)
+
+
+def raises_unreachable() -> NoReturn:
+    raise MetastoreUnreachableError("Gone.")
 
 
 @pytest.mark.usefixtures("waits")

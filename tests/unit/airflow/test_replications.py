@@ -176,6 +176,20 @@ def test_tables_as_assets() -> None:
     announce({}, REPLICATED, [table], {})
 
 
+@pytest.mark.parametrize(
+    ("uri", "where"),
+    [
+        ("thrift://one", "hive://one:9083"),
+        ("thrift://[::1]:9084", "hive://[::1]:9084"),
+        ("grpc://[fe80::2]", "hive://[fe80::2]:9083"),
+    ],
+)
+def test_the_address_of_a_metastore_names_its_tables(uri: str, where: str) -> None:
+    assert namespace(MetastoreSettings(uris=(uri,))) == where
+    asset = TableDataset(namespace=where, database="sales", table="orders").asset
+    assert asset.uri == f"{where}/sales/orders"
+
+
 def test_tables_as_datasets() -> None:
     task = ReplicationLoadOperator(
         task_id="load", policy=POLICY, source_conn_id="a", target_conn_id="b", dump="x"

@@ -39,7 +39,7 @@ from airflow_hive_federation.published.documents import (
 from airflow_hive_federation.published.policies import PolicyPublisher
 from airflow_hive_federation.published.remotes import RemotePublisher
 from airflow_hive_federation.published.work import IngestPublisher, publish_compactions
-from airflow_hive_federation.remotes.refresh import RefreshReport
+from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.replication.replica.cycle_history import CycleRecord
 from airflow_hive_federation.replication.status import Lag, Lags, ReplicationStatus, TableLag
 

@@ -7,7 +7,7 @@ import pytest
 from airflow_hive_federation.published.directory import StateDirectory, key_of
 from airflow_hive_federation.published.documents import Publisher
 from airflow_hive_federation.published.remotes import REMOTE, REMOTES, RemotePublisher, RemoteState
-from airflow_hive_federation.remotes.refresh import RefreshReport
+from airflow_hive_federation.remotes.reports import RefreshReport
 
 TASK = Publisher(dag_id="d", run_id="r", task_id="t")
 

@@ -338,6 +338,51 @@ def test_a_refresh_reads_the_events_alone(
         assert (report.whole, report.altered) == (True, ["plain"])
 
 
+@pytest.mark.parametrize("with_partitions", [True, False])
+def test_a_refresh_names_the_tables_that_an_interrupted_one_has_changed(
+    with_partitions: bool,
+    remotes: Remotes,
+    near: MemoryMetastore,
+    far: MemoryCatalog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It finds them as they should be; but whoever waits for their changes has not heard of them."""
+    remotes.run(MAKE_MIRROR)
+    table, partitions = changed("parted", note="changed")
+    far.put_table(table, partitions[1:] if with_partitions else partitions)
+    far.put_table(*changed("plain", note="changed"))
+    get_table = far.get_table
+
+    def fails(database: str, name: str) -> types.Table:
+        if name == "plain":
+            raise MetastoreUnreachableError("Gone.")
+        return get_table(database, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(far, "get_table", fails)
+        with pytest.raises(RemoteUnavailableError):
+            remotes.refresh(Kind.DATABASE, MIRROR)
+    assert near.tables["mirror", "parted"].parameters["note"] == "changed"
+    report = remotes.refresh(Kind.DATABASE, MIRROR)
+    assert (report.altered, report.with_partitions, report.named) == (["plain"], [], ["parted", "plain"])
+    # The position is written.
+    assert remotes.refresh(Kind.DATABASE, MIRROR).named == []
+
+
+def test_only_linked_tables_are_named(remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog) -> None:
+    remotes.run(f"{MAKE}; {MAKE_MIRROR}")
+    far.put_table(*changed("plain", note="changed"))
+    far.drop_table(DATABASE, "parted")
+    missing, _ = changed("plain")
+    missing.tableName = "unreadable"
+    missing.tableType = "MATERIALIZED_VIEW"
+    far.put_table(missing)
+    report = remotes.refresh(Kind.DATABASE, MIRROR)
+    assert (report.dropped, list(report.skipped), report.named) == (["parted"], ["unreadable"], ["plain"])
+    assert remotes.refresh(Kind.TABLE, PLAIN).named == ["plain"]
+    assert remotes.refresh(Kind.TABLE, PLAIN, whole=True).named == []
+
+
 @pytest.mark.parametrize("event", ["-5", "1000000"])
 def test_a_position_that_is_none_of_the_remote(remotes: Remotes, near: MemoryMetastore, event: str) -> None:
     remotes.run(MAKE)
