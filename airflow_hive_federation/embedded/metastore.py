@@ -37,7 +37,7 @@ from airflow_hive_federation.embedded.jvm import (
     java_command,
     launcher_classes,
 )
-from airflow_hive_federation.embedded.process import end_server, start_server
+from airflow_hive_federation.embedded.process import end_server, signal_holder, start_server
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.json_values import Fields, count, text
@@ -321,14 +321,16 @@ def stop_metastore(metastore: RunningMetastore) -> None:
     """Stop a metastore that any process of this user has started, and wait for its end.
 
     A database server of its own stops, too.
+
+    :raises EmbeddedError: the metastore runs elsewhere.
     """
-    server = server_directory(metastore.directory)
+    server, lock = server_directory(metastore.directory), metastore.directory / _LOCK
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         # Another process may have the id by now; the lock shows that the metastore still runs.
-        if is_locked(metastore.directory / _LOCK):
-            os.kill(metastore.pid, number)
-        while is_locked(metastore.directory / _LOCK):
+        if is_locked(lock):
+            signal_holder(metastore.pid, number, lock, name=metastore.name)
+        while is_locked(lock):
             if time.monotonic() > deadline:
                 break
             time.sleep(_POLL_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from airflow_hive_federation.embedded.jvm import clean_environment
-from airflow_hive_federation.errors import MetastoreStartError
+from airflow_hive_federation.errors import EmbeddedError, MetastoreStartError
 
 T = TypeVar("T")
 _STOP_TIMEOUT_S = 10.0
@@ -123,3 +124,33 @@ def last_line(log_text: str) -> str:
     """Return the last line of a log that is not empty; it shows how far a slow server has come."""
     lines = log_text.split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")
+
+
+def signal_holder(pid: int, number: signal.Signals, lock: Path, *, name: str) -> None:
+    """Send a signal to the server that holds a lock.
+
+    Processes of several containers or machines may see one lock, while a process id belongs to one of them.
+
+    :param pid: the id that the server announced.
+    :param lock: the file, which the server's command line names.
+    :param name: the server's name for the error.
+    :raises EmbeddedError: the process of this machine is another one, or there is none.
+    """
+    processes = Path("/proc")
+    if (processes / "self").exists() and not _names(processes / str(pid), lock):
+        raise EmbeddedError(
+            f"Metastore {name} runs on another machine, or in another container: process {pid} here is not "
+            f"the holder of {lock}.",
+            remedy="Stop it where it was started.",
+            name=name,
+        )
+    os.kill(pid, number)
+
+
+def _names(process: Path, file: Path) -> bool:
+    try:
+        arguments = (process / "cmdline").read_bytes().split(b"\0")
+    except FileNotFoundError:
+        return False
+    paths = (Path(os.fsdecode(argument)) for argument in arguments)
+    return any(path.name == file.name and path.exists() and path.samefile(file) for path in paths)

@@ -1,0 +1,35 @@
+"""Only the server that holds a lock gets a signal, whatever process has its id here."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from airflow_hive_federation.embedded.process import signal_holder
+from airflow_hive_federation.errors import EmbeddedError
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="process ids are not looked up here")
+
+
+def test_another_process_gets_no_signal(tmp_path: Path) -> None:
+    """Two containers may share a directory, and not the ids of processes."""
+    lock = tmp_path / "metastore.lock"
+    lock.touch()
+    waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with (
+        subprocess.Popen([*waiting, str(lock)], stdin=subprocess.PIPE) as holder,
+        subprocess.Popen([*waiting, f"{tmp_path}/other/metastore.lock"], stdin=subprocess.PIPE) as other,
+    ):
+        with pytest.raises(EmbeddedError, match="another container") as caught:
+            signal_holder(other.pid, signal.SIGTERM, lock, name="source")
+        assert caught.value.remedy
+        assert other.poll() is None
+        signal_holder(holder.pid, signal.SIGTERM, lock, name="source")
+        assert holder.wait(60) == -signal.SIGTERM
+        other.kill()
+    with pytest.raises(EmbeddedError, match="source runs on another machine"):
+        signal_holder(other.pid, signal.SIGTERM, lock, name="source")
