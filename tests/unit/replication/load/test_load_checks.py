@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -25,6 +25,7 @@ from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.load import first_load, given_up, load, placing
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.load.first_load import FirstLoad
+from airflow_hive_federation.replication.load.stages import Stage
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
@@ -186,3 +187,30 @@ def test_tables_are_created_by_a_pool_of_one_connection(monkeypatch: pytest.Monk
         load._convergence = lambda _, client: SimpleNamespace(create=lambda _: create(client))
         load._shape_tables()
     assert clients == [own] * 4
+
+
+@pytest.mark.parametrize("in_group", [False, True])
+def test_compactions_are_kept_away_before_and_after_the_transactions_end(in_group: bool) -> None:
+    calls: list[str] = []
+
+    class Recorded:
+        is_increment, lease = True, 7
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *_: calls.append(name)
+
+    unused: Any = SimpleNamespace()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load, "LeaseKeeper", lambda *_: nullcontext())
+        for stage in load._carry_out(cast("Any", Recorded()), unused, quiet, in_group=in_group):
+            calls.append(stage.name)
+            if in_group and stage is Stage.ALLOCATED:
+                calls.append("end_transactions")
+    around = calls[calls.index("allocate") : calls.index("drop") + 1]
+    assert [name for name in around if name != Stage.ALLOCATED.name] == [
+        "allocate",
+        "keep_compactions_away",
+        "end_transactions",
+        "keep_compactions_away",
+        "drop",
+    ]
