@@ -24,7 +24,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
 
 MERGED = "delta_0000001_0000008"
-#: What the target's own compaction makes of the write ids 1 to 5.
+#: The result of the target's own compaction of the write ids 1 to 5.
 OWN = "base_0000005_v0000077"
 WORKING = {"dbname": "d", "tablename": "t", "state": "working", "workerid": "w"}
 
