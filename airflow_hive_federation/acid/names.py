@@ -75,8 +75,11 @@ class DirectoryName:
 
 
 def is_acid_directory(name: str) -> bool:
-    """Return whether a name, the last part of a path, has the prefix of a base or a delta."""
-    return _PREFIX.match(name) is not None
+    """Return whether a name, the last part of a path, has the prefix of a base or a delta.
+
+    A partition's directory may have the prefix, too: ``delta_t=1`` for a column ``delta_t``.
+    """
+    return _PREFIX.match(name) is not None and "=" not in name
 
 
 def parse_directory(name: str) -> DirectoryName:

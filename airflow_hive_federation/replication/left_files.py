@@ -203,7 +203,4 @@ def _visible_part(name: DirectoryName, write_ids: ValidWriteIds, kind: TableKind
 
 
 def _directories(path: str) -> list[DirectoryName]:
-    # A partition's directory may begin as these do: ``delta_t=1`` for a column ``delta_t``.
-    return [
-        parse_directory(part) for part in path.split("/")[:-1] if is_acid_directory(part) and "=" not in part
-    ]
+    return [parse_directory(part) for part in path.split("/")[:-1] if is_acid_directory(part)]

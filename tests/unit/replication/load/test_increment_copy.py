@@ -28,7 +28,7 @@ from airflow_hive_federation.replication.load.copying import (
     move_renamed,
     plan_copy,
 )
-from airflow_hive_federation.replication.load.own_compactions import directories_of
+from airflow_hive_federation.replication.load.own_compactions import directories_of, divided
 from airflow_hive_federation.replication.load.placing import place_staged, readers_kept_out
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
@@ -341,6 +341,15 @@ def test_a_part_of_the_rows_in_results_of_the_targets_compactions_ends_the_cycle
         planned(tmp_path, "file:/w", ["delta_0000006_0000011/000000_0"], [f"{own}/000000_0"], complete=9)
     assert caught.value.differences == [f"file:/w/t/{own}"]
     assert "major compaction" in (caught.value.remedy or "")
+
+
+def test_a_partition_whose_name_begins_as_that_of_a_delta() -> None:
+    """Its column has that name."""
+    home = "file:/w/t/delta_t=1/base_x=2"
+    assert divided(f"{home}/delta_0000001_0000001/bucket_00000") == (
+        home,
+        "delta_0000001_0000001/bucket_00000",
+    )
 
 
 def test_nobody_reads_the_result_of_a_compaction_that_is_not_committed(tmp_path: Path) -> None:
