@@ -6,6 +6,10 @@ PY     := $(VENV)/bin/python
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
+# Hundreds of processes import the same modules: the first one compiles each, as is Python's default. All of the
+# installed ones would take a minute.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test torture fuzz check bench docs screenshots release-check clean
 
 demo: $(READY)                ## replicate a database between two embedded metastores (UI=1 leaves Airflow's UI up; SITE=hadoop)
@@ -49,10 +53,9 @@ $(READY): requirements.lock pyproject.toml
 	@# uv comes by the lock too, and installs the rest in seconds where pip takes minutes.
 	@sed -n '/^uv==/,/^[^ ]/{/^uv==/p;/^ /p}' requirements.lock > $(VENV)/uv.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(VENV)/uv.txt
-	@echo "Installing the packages of requirements.lock (about a minute the first time)"
-	@# Compiled once here, even with PYTHONDONTWRITEBYTECODE, with which each process would do it again.
+	@echo "Installing the packages of requirements.lock (seconds, and the time of the downloads the first time)"
 	@# Its own certificates first; behind a proxy with another authority, the system's.
-	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(PY) --require-hashes requirements.lock 2>$(VENV)/uv.log || \
-	  $(BIN)/uv pip sync --quiet --compile-bytecode --system-certs --python $(PY) --require-hashes requirements.lock
+	@$(BIN)/uv pip sync --quiet --python $(PY) --require-hashes requirements.lock 2>$(VENV)/uv.log || \
+	  $(BIN)/uv pip sync --quiet --system-certs --python $(PY) --require-hashes requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	@touch $@
