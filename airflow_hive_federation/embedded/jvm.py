@@ -33,7 +33,14 @@ _OPENED = (
     "java.sql/java.sql",
 )
 # For short-lived JVMs, C1 and the serial collector start fastest and leave the cores to other processes.
-QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+QUICK_START = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    # Hive loads classes of some 100 MB: by default, a full collection of garbage precedes each step on the way.
+    "-XX:MetaspaceSize=256m",
+    "-Xms384m",
+    "-Xmn160m",
+)
 _COMPILE_TIMEOUT_S = 120
 #: Ports from this one on belong to few programs by custom.
 _FIRST_OWN_PORT = 20_000
