@@ -36,7 +36,7 @@ _OPENED = (
 QUICK_START = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
-    # Hive loads classes of some 100 MB: by default, a full collection of garbage precedes each step on the way.
+    # By default, a full collection of garbage comes before each growth of the space for classes.
     "-XX:MetaspaceSize=256m",
     "-Xms384m",
     "-Xmn160m",

@@ -24,8 +24,8 @@ from airflow_hive_federation.runtime.cache import exclusively, short_digest
 from airflow_hive_federation.runtime.environment import without_secrets
 from airflow_hive_federation.runtime.java import spark_java_home
 
-#: The drivers of so many small jobs had better compile quickly than well, and keep what they have compiled: in the
-#: small code cache of this level, Java 17 looks all the time for methods to drop.
+#: The drivers of so many small jobs had better compile quickly than well, and keep what they have compiled:
+#: in the small code cache of this level, Java 17 looks all the time for methods to drop.
 QUICK = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=240m -Xmn192m"
 )
