@@ -32,7 +32,6 @@ from airflow_hive_federation.transactions.keeping import KeptFiles
 from airflow_hive_federation.transactions.locks import (
     TableWrite,
     WriteKind,
-    excluding_components,
     granted,
     lock_components,
     read_components,
@@ -161,14 +160,6 @@ class Transaction:
         :return: as :meth:`lock`, which also describes the errors.
         """
         return self._lock(read_components(tables), set(tables))
-
-    def lock_out(self, tables: Collection[str]) -> bool:
-        """Request locks that exclude readers and writers, and wait until all of them have ended.
-
-        :param tables: ``database.table`` names.
-        :return: as :meth:`lock`, which also describes the errors.
-        """
-        return self._lock(excluding_components(tables), set(tables))
 
     def _lock(self, components: Sequence[types.LockComponent], tables: set[str]) -> bool:
         self.check()

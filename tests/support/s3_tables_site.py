@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
 
 import pytest
 
@@ -13,22 +14,21 @@ from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
-from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
-from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore import MetastorePool, MetastoreSettings
+from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
-from airflow_hive_federation.replication.load.copying import TableCopy
-from airflow_hive_federation.replication.load.placing import readers_kept_out
+from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from airflow_hive_federation.storage.publishing import write_atomically
-from airflow_hive_federation.transactions.locks import read_components
 from tests.support.cycling import rows
+from tests.support.observing import at_steps
 from tests.support.s3_site import S3Store
 
 #: Hive reads these without a Tez job.
@@ -142,15 +142,12 @@ def check_cycles(site: Site) -> None:
     assert [item.state for item in report] == ["compacted"]
     # Of the same length, and perhaps within the same second.
     write_atomically(f"{site.base}/lake/outside/first", [b"8\n"], options)
-    site.increment()
-    # It begins at a write id that readers of the replica saw already, so it was moved there as a whole.
-    merged = [path for path in site.files("warehouse/shop_copy.db/orders") if "delta_0000001_0000003" in path]
-    assert sorted({path.rpartition("/")[2] for path in merged}) == ["bucket_00000", "bucket_00001"]
+    _kill_between_two_files(site, dump_next_increment(site.pool, site.pool, site.policy).dump)
+    assert _placed(site) == ["bucket_00000", "bucket_00001"]
     orders, outside = (rows(site.sql, query.format("shop_copy")) for query in QUERIES)
     assert [orders, outside] == [rows(site.sql, query.format("shop")) for query in QUERIES]
     assert [row[:2] for row in orders] == [(str(n), "?abcdef"[n]) for n in range(1, 7)]
     assert outside == [("8",)]
-    _check_that_readers_wait(site)
 
 
 def stream(site: Site, *records: bytes) -> None:
@@ -173,12 +170,34 @@ def stream(site: Site, *records: bytes) -> None:
             connection.commit_transaction()
 
 
-def _check_that_readers_wait(site: Site) -> None:
-    """Half of a directory would count as the whole."""
-    copy = TableCopy(staged={f"{site.base}/hidden": f"{site.base}/warehouse/shop_copy.db/orders/base_9"})
-    with MetastoreClient(site.settings) as reader, site.pool.client() as client:
-        with readers_kept_out(client, "shop_copy.orders", copy):
-            answer: Any = reader.lock(read_components(["shop_copy.orders"]))
-            assert answer.state == types.LockState.WAITING
-        assert reader.check_lock(answer.lockid).state == types.LockState.ACQUIRED
-        reader.unlock(answer.lockid)
+def _kill_between_two_files(site: Site, dump: str) -> None:
+    """Kill a load whose compacted directory is in place by half: Hive reads nothing until the next one.
+
+    The directory begins at a write id that readers of the replica see already: they would take the half for
+    the whole.
+    """
+    checks, is_placing = count(1), threading.Event()
+
+    def note(step: str) -> None:
+        if step.startswith(f"{Step.PLACE} "):
+            is_placing.set()
+
+    def check() -> None:
+        # The first one is before the directory, and one is before each of its two files.
+        if is_placing.is_set() and next(checks) == 3:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        load_into_target(
+            site.pool, site.pool, site.policy, dump, run_copy=site.copy, observer=at_steps(note), check=check
+        )
+    assert len(_placed(site)) == 1
+    with pytest.raises(HiveSqlError, match="Unable to acquire read lock"):
+        rows(site.sql, QUERIES[0].format("shop_copy"))
+    site.load(dump)
+
+
+def _placed(site: Site) -> list[str]:
+    """Return the names of the files in the replica's directory that a compaction of the source has made."""
+    paths = site.files("warehouse/shop_copy.db/orders")
+    return [path.rpartition("/")[2] for path in paths if path.startswith("delta_0000001_0000003/")]

@@ -1,8 +1,8 @@
 """Moves the hidden directories of a load to the places that readers see.
 
-In an object store a move copies file by file, while a lock keeps readers out. Everywhere, compactions of the
-target are kept away: one that has listed a partition before a result of the source's compaction came there
-would end in a directory that overlaps with it, and readers would see rows twice
+In an object store a move copies file by file, while a lock keeps readers out (:mod:`.kept_out`). Everywhere,
+compactions of the target are kept away: one that has listed a partition before a result of the source's
+compaction came there would end in a directory that overlaps with it, and readers would see rows twice
 (:mod:`.own_compactions`). Hive's worker does not read such a result either while the transactions in it are
 open, so that it is kept away until these have ended.
 """
@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 from airflow_hive_federation.errors import CompactionRunningError, FileVanishedError
 from airflow_hive_federation.metastore import MetastoreClient
@@ -23,6 +23,7 @@ from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import SourceDirectories, TableCopy, partition_names
+from airflow_hive_federation.replication.load.kept_out import ReadersKeptOut
 from airflow_hive_federation.replication.load.own_compactions import OwnCompactions, directories_of
 from airflow_hive_federation.replication.metadata.write_ids import valid_transactions
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
@@ -38,7 +39,6 @@ from airflow_hive_federation.storage.listing import is_there, list_files, list_m
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.publishing import rename
 from airflow_hive_federation.transactions.heartbeat import transaction_timeout_s
-from airflow_hive_federation.transactions.transaction import LOCK_POLICY, Transaction
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 logger = logging.getLogger(__name__)
@@ -92,6 +92,7 @@ class Placing:
         self._database = layout.policy.target_database
         self._options = layout.policy.storage_options
         self._check = check
+        self._readers = ReadersKeptOut(client, layout.policy, check=check)
         self._tables: dict[str, _ContestedTable] = {}
 
     def note(
@@ -124,9 +125,15 @@ class Placing:
         """
         # A worker's lock would keep this load waiting like that of a reader.
         self._refuse_results(table)
-        with readers_kept_out(self._client, f"{self._database}.{table}", copy) as check_lock:
+        readers_out = self._readers.of(table) if appears_by_files(copy) else nullcontext(lambda: None)
+        with readers_out as check_lock:
             place_staged(copy, self._options, check=self._check, check_lock=check_lock)
-        self.refuse_overlaps(table)
+            # Readers stay out of a table that would show them rows twice.
+            self.refuse_overlaps(table)
+
+    def let_readers_in(self) -> None:
+        """Let readers in where loads that were killed have kept them out; see :mod:`.kept_out`."""
+        self._readers.let_in()
 
     def refuse_overlaps(self, *tables: str) -> None:
         """Refuse to go on if a compaction of the target has ended beside directories that are placed.
@@ -234,27 +241,13 @@ def _running(table: str, partition: str, text: str) -> CompactionRunningError:
     )
 
 
-@contextmanager
-def readers_kept_out(client: MetastoreClient, table: str, copy: TableCopy) -> Iterator[Callable[[], None]]:
-    """Keep the readers of a table in an object store out while its hidden directories are placed.
+def appears_by_files(copy: TableCopy) -> bool:
+    """Return whether the store moves the hidden directories of a table file by file.
 
-    There a directory appears file by file, and half of a base would count as the whole. The lock of a killed
-    load ends with its transaction, so the wait outlasts that timeout, and then allows readers the usual time.
-
-    :param client: client of the target.
-    :param table: ``database.table``.
-    :return: a function that raises if readers may come in again.
-    :raises LockTimeoutError: readers of the table do not end.
+    Readers would take half of a base for the whole.
     """
     stores = {parse_location(home).scheme for home in copy.staged.values()}
-    if stores.isdisjoint(OBJECT_STORES):
-        yield lambda: None
-        return
-    timeout_s = transaction_timeout_s(client) + (LOCK_POLICY.timeout_s or 0.0)
-    patient = replace(LOCK_POLICY, timeout_s=timeout_s)
-    with Transaction(client, read_only=True, lock_policy=patient) as transaction:
-        transaction.lock_out([table])
-        yield transaction.check
+    return not stores.isdisjoint(OBJECT_STORES)
 
 
 def place_staged(

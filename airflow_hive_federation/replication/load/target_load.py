@@ -246,6 +246,7 @@ class TargetLoad:
             if copy.extraneous:
                 self._step(Step.REMOVE_FILES, name)
                 remove_extraneous(copy, self._policy.storage_options, check=self._check)
+        self._placing.let_readers_in()
 
     def describe(self) -> None:
         for entry in self._concerned:
@@ -403,8 +404,7 @@ class TargetLoad:
                 self._table(entry.name).shape()
 
     def _with_foreign_keys(self) -> list[str]:
-        names = [entry.name for entry in self._concerned]
-        return [name for name in names if self._document(name).constraints.foreignKeys]
+        return [entry.name for entry in self._concerned if self._document(entry.name).constraints.foreignKeys]
 
     def _goes_on(self, entry: TableEntry) -> bool:
         """Return whether the target has the table, and its readers see only committed write ids."""

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +15,16 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.load.kept_out import KeptOut
+from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.runtime.java import spark_java_home
+from airflow_hive_federation.transactions.locks import read_components
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 DATABASE = "write_kills"
+POLICY = ReplicationPolicy(name="p", source_database=DATABASE, dump_root="file:/nowhere")
 #: A killed writer is waited for as long: longer than a busy machine keeps a heartbeat waiting, and not much.
 SETTINGS = {
     "metastore.txn.timeout": "10s",
@@ -164,6 +168,8 @@ def test_a_killed_driver_leaves_nothing_visible(
     metastore: EmbeddedMetastore, client: MetastoreClient, hive: HiveSql, moment: str
 ) -> None:
     table = create(hive, f"driver_{moment.rsplit(maxsplit=1)[-1]}")
+    # It was killed before, so it would time out earlier.
+    is_kept_out = kill_a_load(client)
     killed = run(metastore, table, f"killed {moment}", "local[2]")
     assert killed.returncode == -9
     left = names(metastore, table)
@@ -175,12 +181,42 @@ def test_a_killed_driver_leaves_nothing_visible(
     txn_id = int(staged[0].split("_")[2])
     # Heartbeats are missing: the metastore ends it.
     assert wait_until(lambda: txn_id not in open_txns(client), PollPolicy(longest_s=0.5, timeout_s=90))
+    assert is_kept_out()
+    repeat_the_load(client)
+    assert not is_kept_out()
     assert hive.execute(f"select count(*) from {table}") == [("0",)]
     again = run(metastore, table, "none", "local[2]")
     assert json.loads(again.stdout) == {"inserted": 400}
     # The next write swept what was hidden; the aborted delta is for Hive's cleaner, or stays unseen.
     assert not any(name.startswith(".") for name in names(metastore, table))
     assert sorted(row[-1] for row in identities(hive, table)) == list(range(400))
+
+
+def kill_a_load(client: MetastoreClient) -> Callable[[], bool]:
+    """Leave the lock by which a load has kept the readers of a replica out.
+
+    :return: a function that returns whether a reader of the replica waits.
+    """
+    KeptOut(client, POLICY, "replica").lock(lambda: None)
+
+    def is_kept_out() -> bool:
+        answer: Any = client.lock(read_components([f"{DATABASE}.replica"]))
+        client.unlock(answer.lockid)
+        return bool(answer.state == types.LockState.WAITING)
+
+    assert is_kept_out()
+    return is_kept_out
+
+
+def repeat_the_load(client: MetastoreClient) -> None:
+    """Have the next load find that lock, also while a reader waits for it, and end it."""
+    reader: Any = client.lock(read_components([f"{DATABASE}.replica"]))
+    repeated = KeptOut(client, POLICY, "replica")
+    assert repeated.is_left
+    repeated.lock(lambda: None)
+    repeated.check()
+    repeated.end()
+    client.unlock(reader.lockid)
 
 
 def open_txns(client: MetastoreClient) -> set[int]:

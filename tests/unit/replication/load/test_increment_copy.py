@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import ConfigurationError, TargetChangedError, TransactionAbortedError
-from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.errors import TargetChangedError, TransactionAbortedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns
@@ -29,11 +27,10 @@ from airflow_hive_federation.replication.load.copying import (
     plan_copy,
 )
 from airflow_hive_federation.replication.load.own_compactions import directories_of, divided
-from airflow_hive_federation.replication.load.placing import place_staged, readers_kept_out
+from airflow_hive_federation.replication.load.placing import place_staged
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
 from airflow_hive_federation.storage.plan_files import write_plan
-from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.dumps import manifest
 
 
@@ -177,72 +174,6 @@ def test_a_directory_is_not_begun_when_readers_are_back(tmp_path: Path) -> None:
     with pytest.raises(TransactionAbortedError):
         place_staged(copy, check_lock=check_lock)
     assert [place.exists() for place in staged] == [False, True]
-
-
-class LockingClient:
-    """A target's client that grants a lock."""
-
-    settings = MetastoreSettings(uris=("thrift://target:1",))
-
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-
-    def get_config_value(self, _name: str, default: str) -> str:
-        return default
-
-    def open_txns(self, *, kind: types.TxnType) -> list[int]:
-        self.calls.append(kind)
-        return [7]
-
-    def lock(self, components: list[types.LockComponent], *, txn_id: int) -> types.LockResponse:
-        (component,) = components
-        self.calls.append((component.type, component.dbname, component.tablename, component.operationType))
-        return types.LockResponse(lockid=txn_id, state=types.LockState.ACQUIRED)
-
-    def commit_txn(self, txn_id: int, *, excl_write_enabled: bool) -> None:
-        self.calls.append((txn_id, excl_write_enabled))
-
-
-@pytest.mark.parametrize("scheme", ["s3a", "gs", "abfss", "hdfs", "file"])
-def test_readers_are_kept_out_where_a_directory_appears_file_by_file(scheme: str) -> None:
-    client: Any = LockingClient()
-    place = f"{scheme}:/w/t" if scheme == "file" else f"{scheme}://w/t"
-    copy = TableCopy(staged={f"{place}/{STAGE}/base_0000001": f"{place}/base_0000001"})
-    with readers_kept_out(client, "d.t", copy) as check_lock:
-        check_lock()
-        held = list(client.calls)
-    if scheme in {"hdfs", "file"}:
-        assert client.calls == []
-        return
-    # A lock that recorded a write would make the transaction one that the source does not have.
-    lock = (types.LockType.EXCLUSIVE, "d", "t", types.DataOperationType.NO_TXN)
-    assert held == [types.TxnType.READ_ONLY, lock]
-    assert client.calls == [*held, (7, False)]
-    with pytest.raises(ConfigurationError, match="not open"):
-        check_lock()
-
-
-def test_the_wait_for_readers_outlasts_the_lock_of_a_killed_load(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hive ends it within its timeout, 300 s, and one round of its housekeeper, 60 s by default."""
-    now_s = [0.0]
-
-    def by_this_clock(probe: Callable[[], bool], policy: PollPolicy) -> bool:
-        return wait_until(probe, policy, sleep=lambda s: now_s.append(now_s[-1] + s), clock=lambda: now_s[-1])
-
-    monkeypatch.setattr("airflow_hive_federation.transactions.locks.wait_until", by_this_clock)
-    client: Any = LockingClient()
-
-    def state() -> types.LockResponse:
-        ended = now_s[-1] > 360.0
-        return types.LockResponse(
-            lockid=7, state=types.LockState.ACQUIRED if ended else types.LockState.WAITING
-        )
-
-    monkeypatch.setattr(client, "lock", lambda _, txn_id: state(), raising=False)
-    monkeypatch.setattr(client, "check_lock", lambda _, txn_id: state(), raising=False)
-    copy = TableCopy(staged={f"s3a://w/t/{STAGE}/base_0000001": "s3a://w/t/base_0000001"})
-    with readers_kept_out(client, "d.t", copy):
-        assert 360.0 < now_s[-1] < 400.0
 
 
 HOME = "file:/w/t/p=1"

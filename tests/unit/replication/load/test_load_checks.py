@@ -82,7 +82,8 @@ def test_nothing_is_placed_when_readers_are_back(
     policy: ReplicationPolicy, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = TableCopy(staged={f"file:{file.parent}": f"file:{file.parents[2]}/{file.parent.name}"})
-    monkeypatch.setattr(placing, "readers_kept_out", lambda *_: nullcontext(lost))
+    monkeypatch.setattr(placing, "appears_by_files", lambda _copy: True)
+    monkeypatch.setattr(placing.ReadersKeptOut, "of", lambda *_: nullcontext(lost))
     load = increments(policy, copy)
     load._check = lambda: None
     with pytest.raises(CycleLostError):
@@ -94,6 +95,16 @@ def test_files_that_the_source_has_no_more_stay(policy: ReplicationPolicy, file:
     with pytest.raises(CycleLostError):
         increments(policy, TableCopy(extraneous=[f"file:{file}"])).drop()
     assert file.exists()
+
+
+def test_readers_that_a_killed_load_kept_out_come_in_after_the_last_change(
+    policy: ReplicationPolicy, file: Path
+) -> None:
+    load, found = increments(policy, TableCopy(extraneous=[f"file:{file}"])), []
+    load._check = quiet
+    load._placing = SimpleNamespace(let_readers_in=lambda: found.append(file.exists()))
+    load.drop()
+    assert found == [False]
 
 
 def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, file: Path) -> None:
