@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.orc.tail import read_tail
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.read.reader import read_table
+from airflow_hive_federation.tables.write.partition_values import value_text
 from airflow_hive_federation.tables.write.plan import match_columns, table_layout
 from airflow_hive_federation.tables.write.rows import prepared, row_keys
 from airflow_hive_federation.tables.write.statements import append, delete, merge, overwrite, update
@@ -162,6 +164,29 @@ def test_partitions(spark: SparkSession, client: MetastoreClient, hive: HiveSql)
     with pytest.raises(ConfigurationError, match="has other partition values than its partition"):
         update(spark, client, "w.parts", moved)
     assert [row[0] for row in hive.execute("select id from w.parts order by id")] == ["5", "20", "51"]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_partitions_of_small_decimals(
+    ansi: str, spark: SparkSession, client: MetastoreClient, hive: HiveSql
+) -> None:
+    """Outside of ANSI mode, Spark writes 0.0000000001 as 1E-10, and 0 as 0E-10."""
+    table = f"w.decimals_{ansi}"
+    hive.execute(f"create table {table} (id int) partitioned by (rate decimal(18,10)) {ACID}")
+    values = [Decimal(text) for text in ("0", "1E-10", "-0.0000000150", "0.000001", "1.5", "20")]
+    hive.execute(f"insert into {table} values {', '.join(f'(0, {value:f})' for value in values)}")
+    rows = spark.createDataFrame([(1, value) for value in values], "id int, rate decimal(18,10)")
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        append(spark, client, table, rows)
+        now = read_table(spark, client, table, row_ids=True)
+        assert update(spark, client, table, now.where("id = 1 and rate < 1")).updated == 4
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", str(before))
+    texts = {value_text(value, parse_type("decimal(18,10)")) for value in values}
+    assert {row[0] for row in hive.execute(f"show partitions {table}")} == {f"rate={text}" for text in texts}
+    assert hive.execute(f"select count(*), sum(rate) from {table}") == [("12", "43.0000019702")]
 
 
 def test_rows_whose_partition_values_are_changed(
