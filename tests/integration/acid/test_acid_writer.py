@@ -18,7 +18,7 @@ from pyspark.sql import functions as fn
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import (
     ConfigurationError,
     SparkJobError,
@@ -820,6 +820,33 @@ def test_refused(spark: SparkSession, client: MetastoreClient, hive: HiveSql) ->
     assert (caught.value.missing, caught.value.unknown) == (["name", "p"], ["more"])
     with pytest.raises(ConfigurationError, match="no partition key q"):
         append(spark, client, "w.strict", rows, partition={"q": 1})
+
+
+def test_constraints(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    """Hive counts the rows of a column that is NOT NULL without a look at their values."""
+    pieces = f"clustered by (id) into 2 buckets {ACID}"
+    text = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
+    for table, kind in (("w.bound", ACID), ("w.bound_pieces", pieces), ("w.bound_text", text)):
+        hive.execute(f"create table {table} (id int not null, name string) {kind}")
+        with pytest.raises(HiveSqlError, match="constraint violated"):
+            hive.execute(f"insert into {table} values (null, 'x')")
+        append(spark, client, table, spark.sql("select 1 id, string(null) name"))
+        broken = spark.sql("select * from values (2, 'b'), (int(null), 'x') t(id, name)")
+        for write in (append, overwrite):
+            with pytest.raises(ConfigurationError, match=rf"{table}: column id is NOT NULL") as caught:
+                write(spark, client, table, broken)
+            assert "correct the rows" in str(caught.value)
+        assert hive.execute(f"select id, name from {table}") == [("1", None)]
+    rows = read_table(spark, client, "w.bound", row_ids=True)
+    with pytest.raises(ConfigurationError, match=r"w\.bound: column id is NOT NULL"):
+        update(spark, client, "w.bound", rows.withColumn("id", fn.lit(None).cast("int")))
+    hive.execute(f"create table w.checked (id int check (id > 0)) {ACID}")
+    hive.execute("insert into w.checked values (1)")
+    with pytest.raises(ConfigurationError, match=r"w\.checked has a CHECK constraint"):
+        append(spark, client, "w.checked", spark.sql("select -1 id"))
+    # A delete breaks no constraint.
+    delete(spark, client, "w.checked", read_table(spark, client, "w.checked", row_ids=True))
+    assert hive.execute("select count(*) from w.checked") == [("0",)]
 
 
 def _stripe_rows(path: str) -> tuple[int, ...]:
