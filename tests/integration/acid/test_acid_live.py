@@ -100,6 +100,28 @@ def test_partitions_that_were_compacted_before_and_after_a_column_was_renamed(
     assert [tuple(map(str, row)) for row in rows] == theirs
 
 
+def test_varchars_are_cut_to_the_columns_length(
+    spark: SparkSession, hive: HiveSql, client: MetastoreClient
+) -> None:
+    hive.execute("create database cut")
+    for table, kind in {
+        "acid": "stored as orc tblproperties ('transactional'='true')",
+        "plain_orc": "stored as orc tblproperties ('transactional'='false')",
+        "plain_parquet": "stored as parquet tblproperties ('transactional'='false')",
+        "plain_text": "stored as textfile tblproperties ('transactional'='false')",
+    }.items():
+        name = f"cut.{table}"
+        hive.execute(f"create table {name} (id int, v varchar(6)) {kind}")
+        hive.execute(f"insert into {name} values (1, 'abcdef'), (2, 'ab '), (3, '日😀é日é'), (4, null)")
+        hive.execute(f"alter table {name} change v v varchar(3)")
+        rows = read_table(spark, client, name).orderBy("id").collect()
+        for vectorized in ("true", "false"):
+            hive.set("hive.vectorized.execution.enabled", vectorized)
+            theirs = hive.execute(f"select id, v from {name} order by id")
+            assert [(str(row.id), row.v) for row in rows] == theirs, table
+        assert read_table(spark, client, name, where="v = 'abc'").count() == 1
+
+
 def test_a_column_that_is_called_row(spark: SparkSession, hive: HiveSql, client: MetastoreClient) -> None:
     """ORC looks conditions up among the user's columns: one on a field of ``row`` is not one on the row."""
     hive.execute("create database rows_in_rows")

@@ -8,7 +8,9 @@ import pytest
 from pyspark.sql import types
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.tables.read import scan
+from airflow_hive_federation.tables.read.partition_scans import shown
 
 NO_SPARK = cast("Any", None)
 
@@ -42,6 +44,20 @@ def test_plain_locations_are_qualified_without_spark(location: str, path: str) -
 def test_others_are_asked_about(location: str) -> None:
     with pytest.raises(ConfigurationError):
         scan.qualified(NO_SPARK, location)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("string", "`c`"),
+        ("char(3)", "rpad(`c`, 3, ' ')"),
+        ("varchar(3)", "substring(`c`, 1, 3)"),
+        ("array<varchar(3)>", "transform(`c`, __acid_0 -> substring(__acid_0, 1, 3))"),
+        ("array<string>", "`c`"),
+    ],
+)
+def test_texts_have_the_columns_length(kind: str, text: str) -> None:
+    assert shown(Column.of("c", kind), "`c`") == text
 
 
 def test_names_are_quoted() -> None:
