@@ -104,15 +104,17 @@ def _described_input(
     for described in objects:
         copy = copies.get(id(described))
         location = str(described.sd and described.sd.location)
-        write_ids, txns = snapshot.write_ids, snapshot.txns
+        write_ids, txns, content = snapshot.write_ids, snapshot.txns, None
         if copy is not None and copy.snapshot is not None:
             # All directories of a copy were visible when it was made.
             location, write_ids, txns = copy.location, copy.snapshot, ValidTxns.everything()
+            content = copy.source.content
         is_partition = isinstance(described, types.Partition)
         directory = DescribedDirectory(
             location=location,
             values=tuple(described.values or ()) if isinstance(described, types.Partition) else (),
             storage=described.sd if is_partition else None,
+            content=content,
         )
         directories[write_ids.text(), txns.text()].append(directory)
     return DescribedTable(

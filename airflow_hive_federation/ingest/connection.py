@@ -33,6 +33,7 @@ from airflow_hive_federation.ingest.errors import (
     metastore_errors,
 )
 from airflow_hive_federation.ingest.formats.arrow_records import conforming_batch
+from airflow_hive_federation.ingest.formats.not_null import refuse_nulls, without_nulls
 from airflow_hive_federation.ingest.formats.record_bounds import parse_bounded
 from airflow_hive_federation.ingest.formats.streams import records_of
 from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
@@ -210,6 +211,8 @@ class HiveStreamingConnection:
             self._parse()
             pieces = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
             conforming = [conforming_batch(piece, self._columns) for piece in pieces]
+            for rows in conforming:
+                refuse_nulls(rows, self.layout.not_null)
             for rows, piece in zip(conforming, pieces, strict=True):
                 self._current().insert(rows)
                 self.stats.records_written += rows.num_rows
@@ -426,7 +429,7 @@ class HiveStreamingConnection:
         records, size_bytes, before = self._records, self._records_bytes, self._parsed
         self._drop_records()
         self._parsed += len(records)
-        parsed = parse_bounded(self._writer, records)
+        parsed = without_nulls(parse_bounded(self._writer, records), self.layout.not_null, len(records))
         self._current().insert(parsed.rows)
         self.stats.records_written += parsed.rows.num_rows
         self.stats.records_size_bytes += size_bytes

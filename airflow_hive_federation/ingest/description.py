@@ -16,7 +16,8 @@ from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.options import StorageOptions
-from airflow_hive_federation.tables.write.plan import TableLayout, table_layout
+from airflow_hive_federation.tables.write.constraints import writable_layout
+from airflow_hive_federation.tables.write.plan import TableLayout, refuse_checks
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
 from airflow_hive_federation.waiting import PollPolicy
 
@@ -69,7 +70,8 @@ def check_description(description: Description) -> None:
 def described_table(client: MetastoreClient, description: Description) -> tuple[Any, TableLayout]:
     """Read the table and check that records can be streamed into it.
 
-    :raises InvalidTable: the table does not exist, is a view, external, not transactional or not ORC.
+    :raises InvalidTable: the table does not exist, is a view, external, not transactional or not ORC, or has
+        an enabled CHECK constraint.
     :raises InvalidConnection: the static values do not fit the table's partition keys.
     """
     name = f"{description.database}.{description.table}"
@@ -85,7 +87,9 @@ def described_table(client: MetastoreClient, description: Description) -> tuple[
             f"{name} is an external table.", remedy="Stream into a transactional table.", table=name
         )
     try:
-        layout = table_layout(table)
+        with metastore_errors(InvalidTable, name, table=name):
+            layout = writable_layout(client, table)
+        refuse_checks(layout)
     except ConfigurationError as error:
         raise InvalidTable(error.message, remedy=error.remedy, table=name) from error
     if not layout.is_full_acid:

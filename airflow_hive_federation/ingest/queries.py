@@ -29,6 +29,7 @@ from airflow_hive_federation.ingest.connection import HiveStreamingConnection
 from airflow_hive_federation.ingest.dead_letters import BadRecords, DeadLetterFile
 from airflow_hive_federation.ingest.errors import InvalidSource, SourceError
 from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter
+from airflow_hive_federation.ingest.formats.not_null import without_nulls
 from airflow_hive_federation.ingest.formats.sql_rows import Row, row_text, rows_parsed
 from airflow_hive_federation.ingest.formats.writers import check_names
 from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget, Stopped
@@ -221,7 +222,7 @@ class _Rows:
         last: KeyPosition | None,
     ) -> None:
         self._request, self._bad, self._last = request, bad, last
-        self._columns = connection.record_columns
+        self._columns, self._not_null = connection.record_columns, connection.layout.not_null
         self.run = run
 
     def write(self, names: Sequence[str], rows: Sequence[Row]) -> None:
@@ -238,6 +239,7 @@ class _Rows:
             last = checked_key(key, last, order_by)
         self._last = last
         parsed = rows_parsed(rows, [places[column.name] for column in self._columns], self._columns)
+        parsed = without_nulls(parsed, self._not_null, len(rows))
         self.run.begin()
         texts = {record.index: row_text(names, rows[record.index]) for record in parsed.bad}
         self._bad.deal_with(texts, parsed.bad, self.run.pending)

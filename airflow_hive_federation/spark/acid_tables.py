@@ -8,19 +8,25 @@ for instance those in the text of a view.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.acid.markers import chosen
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.clusters.metadata import content_mark
+from airflow_hive_federation.errors import ConfigurationError, FileVanishedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import WireFormatError
+from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.read import scan
-from airflow_hive_federation.tables.read.acid_description import DescribedRead, DescribedTable
+from airflow_hive_federation.tables.read.acid_description import (
+    DescribedDirectory,
+    DescribedRead,
+    DescribedTable,
+)
 from airflow_hive_federation.tables.read.formats.plain import plain_table
 from airflow_hive_federation.tables.read.partition_scans import PartitionState
 from airflow_hive_federation.tables.read.reader import visible_rows
@@ -38,6 +44,7 @@ def acid_frames(
     :return: DataFrames by database and table, in lower case.
     :raises ConfigurationError: a description cannot be read, or this package cannot read a table's format.
     :raises AcidFormatError: directories break Hive's layout.
+    :raises FileVanishedError: a copy has lost files since the statement was planned.
     """
     frames = {}
     for item in described:
@@ -64,6 +71,7 @@ def _rows(
         missing_ok=True,
         empty_directories=True,
     )
+    _check_copies(read.directories, listings)
     directories = [
         PartitionState(
             location=directory.location,
@@ -84,6 +92,24 @@ def _rows(
     return visible_rows(
         spark, directories, columns, write_ids=read.write_ids, partition_keys=keys, storage_options=options
     )
+
+
+def _check_copies(
+    directories: Iterable[DescribedDirectory], listings: Mapping[str, Sequence[FileEntry]]
+) -> None:
+    """Check that copies still hold all their files.
+
+    A job may begin long after its statement was planned, when a sweep may have removed the copy: the reader
+    would take its directory for one without rows.
+    """
+    for directory in directories:
+        files = [entry for entry in listings[directory.location] if not entry.path.endswith("/")]
+        if directory.content is not None and content_mark(files) != directory.content:
+            raise FileVanishedError(
+                f"{directory.location} does not hold all files of the copy any more.",
+                remedy="Run the task again: it is then planned anew, by the copies that are there.",
+                path=directory.location,
+            )
 
 
 def sql_with_frames(

@@ -21,7 +21,6 @@ from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
     LockTimeoutError,
-    MetastoreError,
     TransactionAbortedError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
@@ -269,21 +268,26 @@ class Transaction:
 
         :raises TransactionAbortedError: on a conflict, or if the metastore has aborted the transaction.
         :raises OutcomeUnknownError: if the connection broke or the metastore failed, and repeated calls have
-            not found out the outcome.
+            not found out the outcome. The state is then unknown, as after each error but the first: neither
+            :meth:`abort` nor the end of the block removes files any more.
         """
         try:
             self.check()
-            commit_patiently(lambda: self._client.commit_txn(self.id, excl_write_enabled=False), self.id)
         except TransactionAbortedError:
             self.abort()
             raise
-        except MetastoreError:
-            # If it was not committed, the metastore aborts it by itself without heartbeats.
-            self._state = TransactionState.UNKNOWN
-            self._stop_heart()
+        # Whatever ends the call, an exception from a signal handler too, it may have committed: an abort must
+        # not remove the files. If it has not, the metastore aborts the transaction, which has no heartbeats.
+        self._state = TransactionState.UNKNOWN
+        try:
+            commit_patiently(lambda: self._client.commit_txn(self.id, excl_write_enabled=False), self.id)
+            self._state = TransactionState.COMMITTED
+        except TransactionAbortedError:
+            self._state = TransactionState.OPEN
+            self.abort()
             raise
-        self._state = TransactionState.COMMITTED
-        self._stop_heart()
+        finally:
+            self._stop_heart()
 
     def abort(self) -> None:
         """Abort the transaction, and then call the functions that were registered by :meth:`on_abort`.

@@ -46,6 +46,8 @@ class MemoryMetastore:
         self.databases: dict[str, Any] = {"default": types.Database(name="default", parameters={})}
         self.tables: dict[tuple[str, str], Any] = {}
         self.partitions: dict[tuple[str, str], dict[str, Any]] = {}
+        #: Constraints of tables that have some.
+        self.constraints: dict[tuple[str, str], types.SQLAllTableConstraints] = {}
         self.config = {"hive.txn.timeout": "300s", "metastore.txn.timeout": "300s"}
         self.txns: dict[int, str] = {}
         self.locks: dict[int, Any] = {}
@@ -135,6 +137,11 @@ class MemoryMetastore:
 
     def _drop_database_req(self, args: Any) -> None:
         self.databases.pop(args.req.name, None)
+
+    def _get_all_table_constraints(self, args: Any) -> Any:
+        name = args.request.dbName, args.request.tblName
+        none = types.SQLAllTableConstraints()
+        return types.AllTableConstraintsResponse(allTableConstraints=self.constraints.get(name, none))
 
     def _get_all_tables(self, args: Any) -> list[str]:
         return sorted(table for database, table in self.tables if database == args.db_name)

@@ -174,7 +174,11 @@ valid_ids = {
 write_id_lists = st.builds(ValidWriteIds, table=st.none() | words, **valid_ids)
 txn_lists = st.builds(ValidTxns, **valid_ids)
 directories = st.builds(
-    DescribedDirectory, location=locations, values=dumps.a_few(texts), storage=st.none() | dumps.storages
+    DescribedDirectory,
+    location=locations,
+    values=dumps.a_few(texts),
+    storage=st.none() | dumps.storages,
+    content=st.none() | texts,
 )
 reads = made(DescribedRead, write_ids=write_id_lists, txns=txn_lists, directories=dumps.a_few(directories))
 keys = st.integers() | st.decimals(allow_nan=False) | st.dates() | st.datetimes() | texts

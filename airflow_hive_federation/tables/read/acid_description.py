@@ -28,11 +28,14 @@ class DescribedDirectory:
     :param location: the URI of the directory.
     :param values: the values of the partition; empty for a table without partitions.
     :param storage: the storage descriptor of the partition; ``None`` for a table without partitions.
+    :param content: digest of the files of a copy (:func:`.clusters.metadata.content_mark`), which must all be
+        there when the directory is read; ``None`` for a primary.
     """
 
     location: str
     values: tuple[str, ...] = ()
     storage: types.StorageDescriptor | None = None
+    content: str | None = None
 
     @classmethod
     def from_json(cls, value: object) -> DescribedDirectory:
@@ -45,11 +48,17 @@ class DescribedDirectory:
             location=fields.needed("location", text),
             values=fields.needed("values", list_of(text)),
             storage=fields.needed("storage", or_none(_storage)),
+            content=fields.needed("content", or_none(text)),
         )
 
     def to_json(self) -> JsonObject:
         storage = None if self.storage is None else to_json(self.storage)
-        return {"location": self.location, "values": list(self.values), "storage": storage}
+        return {
+            "location": self.location,
+            "values": list(self.values),
+            "storage": storage,
+            "content": self.content,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

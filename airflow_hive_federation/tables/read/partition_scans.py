@@ -181,36 +181,42 @@ def _value_or_none(value: str) -> str | None:
 
 
 def shown(column: Column, text: str) -> str:
-    """Return a column in Spark's SQL as Hive shows it: files lack the spaces at the end of a ``char``.
+    """Return a column in Spark's SQL as Hive shows it, with ``char`` and ``varchar`` of the column's length.
+
+    Files lack the spaces at the end of a ``char``, and their texts may be longer than the column: fields of
+    text files, and rows that are older than an ``ALTER TABLE``. Hive's readers cut them
+    (``LazyHiveVarchar``, ORC's ``VarcharTreeReader``).
 
     :param text: the column's value, in Spark's SQL.
     """
-    return _padded(column.type, text, 0)
+    return _of_length(column.type, text, 0)
 
 
-def _padded(kind: HiveType, text: str, depth: int) -> str:
+def _of_length(kind: HiveType, text: str, depth: int) -> str:
     if kind.name == "char":
         return f"rpad({text}, {kind.arguments[0]}, ' ')"
-    if not _has_char(kind):
+    if kind.name == "varchar":
+        return f"substring({text}, 1, {kind.arguments[0]})"
+    if not _has_length(kind):
         return text
     if kind.name == "struct":
         fields = (
-            f"{_literal(field.name)}, {_padded(field.type, f'{text}.{scan.quoted(field.name)}', depth)}"
+            f"{_literal(field.name)}, {_of_length(field.type, f'{text}.{scan.quoted(field.name)}', depth)}"
             for field in kind.fields
         )
         return f"if({text} is null, null, named_struct({', '.join(fields)}))"
     item = f"__acid_{depth}"
     parts = [text] if kind.name == "array" else [f"map_keys({text})", f"map_values({text})"]
     made = [
-        f"transform({part}, {item} -> {_padded(child, item, depth + 1)})"
+        f"transform({part}, {item} -> {_of_length(child, item, depth + 1)})"
         for part, child in zip(parts, kind.children, strict=True)
     ]
     return made[0] if kind.name == "array" else f"map_from_arrays({', '.join(made)})"
 
 
-def _has_char(kind: HiveType) -> bool:
+def _has_length(kind: HiveType) -> bool:
     inside = (*kind.children, *(field.type for field in kind.fields))
-    return kind.name == "char" or any(map(_has_char, inside))
+    return kind.name in {"char", "varchar"} or any(map(_has_length, inside))
 
 
 def _literal(text: str) -> str:

@@ -32,6 +32,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql import types as spark_types
 
+from airflow_hive_federation.acid.names import is_acid_directory
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables import spark_internals
@@ -81,7 +82,8 @@ _CHEAP = (spark_types.BooleanType, spark_types.NumericType, spark_types.DateType
 # The number of rows decides on a broadcast: deletes compress so well (400,000 in 6 KB) that their size in
 # bytes cannot.
 _BROADCAST_ROWS = 2_000_000
-_VISIBILITY = re.compile(r"_v\d+\Z")
+_OF_A_STATEMENT = re.compile(r"delta_(\d+)_\1_\d+", re.ASCII)
+"""A name with a statement's number, which all partitions of the statement have, and no compaction gives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,16 +275,21 @@ def names_fit(paths: Sequence[str], schema: spark_types.StructType, options: Sto
     :raises AcidFormatError: if a file cannot be read.
     """
     names = tuple(name.lower() for name in schema.names)
-    # All files of one statement, or of one compaction of a directory, have the same columns.
     file_per_writer = {_written_by(path): path for path in paths}
     of_files = row_columns(list(file_per_writer.values()), options)
     return "row" not in names and all(columns == names[: len(columns)] for columns in of_files)
 
 
 def _written_by(path: str) -> str:
-    directory = path.rpartition("/")[0]
-    name = directory.rpartition("/")[2]
-    return directory if _VISIBILITY.search(name) else name
+    """Return a text that two files have in common only if one statement, or one compaction, wrote both."""
+    parts = path.split("/")
+    for depth in range(len(parts) - 1, 0, -1):
+        name = parts[depth - 1]
+        if is_acid_directory(name):
+            # Partitions are compacted at different times, between which columns may be renamed. A replica and
+            # Hive 3 name a compacted directory as Hive 4 names one of an overwrite or of streaming.
+            return name if _OF_A_STATEMENT.fullmatch(name) else "/".join(parts[:depth])
+    return path
 
 
 def _read_acid(

@@ -44,6 +44,7 @@ class NewRows:
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = self._writing.columns
+        _refuse_nulls(batch, self._writing)
         if self._writing.text is not None:
             try:
                 return pa.RecordBatch.from_arrays([self._writing.text.lines(batch.columns)], names=["line"])
@@ -80,6 +81,12 @@ class NewRows:
         lasts = np.cumsum(stripe_rows) - 1
         index = [f"{self._writing.write_id},{self._property},{last};" for last in lasts]
         return _hive_metadata(index, f"{self._count},0,0")
+
+
+def _refuse_nulls(batch: pa.RecordBatch, writing: Writing) -> None:
+    for array, column in zip(batch.columns, writing.columns, strict=True):
+        if array.null_count and column.name in writing.not_null:
+            raise RefusedRowsError(f"column {column.name} is NOT NULL, and a row has a null in it")
 
 
 def _check_timestamps(array: pa.Array, name: str) -> None:

@@ -57,6 +57,8 @@ class TableLayout:
     :param compression: pyarrow's name of the ORC compression.
     :param filters: Bloom filters of ORC files.
     :param text: form of the lines, if the format is text.
+    :param not_null: columns in which Hive enforces that no value is null.
+    :param checks: names and conditions of the CHECK constraints that Hive enforces.
     """
 
     database: str
@@ -72,6 +74,8 @@ class TableLayout:
     compression: str = "zlib"
     filters: BloomFilters = NO_FILTERS
     text: TextForm | None = None
+    not_null: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -175,6 +179,18 @@ def is_written_in_fragments(layout: TableLayout, *, one_partition: bool) -> bool
     return is_apt and 0 < layout.bucket_count <= _MOST_BUCKETS_OF_FRAGMENTS
 
 
+def refuse_checks(layout: TableLayout) -> None:
+    """Refuse new rows of a table with enabled CHECK constraints, which only Hive can evaluate.
+
+    :raises ConfigurationError: the table has such a constraint; the message names it.
+    """
+    if layout.checks:
+        raise ConfigurationError(
+            f"{layout.name} has a CHECK constraint that only Hive can evaluate: {'; '.join(layout.checks)}.",
+            remedy="Write its rows by Hive, or drop the constraint (ALTER TABLE … DROP CONSTRAINT).",
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ColumnMatch:
     """The assignment of the caller's columns to the table's columns.
@@ -195,8 +211,10 @@ def match_columns(
     """Match a frame's columns with the table's by name, without regard to case.
 
     :param partition: static values of partition keys; ``None`` as a value is Hive's default partition.
-    :raises ConfigurationError: if columns are missing, unknown or given twice; the message names them.
+    :raises ConfigurationError: if columns are missing, unknown or given twice; the message names them. Also
+        if the table has a CHECK constraint.
     """
+    refuse_checks(layout)
     static = static_values(layout, partition)
     by_name: dict[str, str] = {}
     for column in given:

@@ -192,10 +192,24 @@ def _as_text(value: SparkColumn, hive_type: HiveType, *, session_zone: str, zone
     return fn.rpad(text, hive_type.arguments[0], " ") if hive_type.name == "char" else text
 
 
+def _decimal_text(text: SparkColumn, kind: HiveType) -> SparkColumn:
+    """Return the text of a decimal as ``HiveDecimal`` writes it: no exponent, no zeros at the fraction's end.
+
+    Outside of ANSI mode, Spark writes an exponent for values below 0.000001.
+    """
+    if not kind.arguments[1]:
+        return text
+    digits = fn.regexp_replace(text, r"E.*|[.-]", "")
+    # The zero in front keeps the cast valid for texts without an exponent, which ANSI mode may evaluate, too.
+    exponent = fn.concat(fn.lit("0"), fn.regexp_extract(text, r"E-(\d+)$", 1)).cast("int")
+    zeros = fn.call_function("repeat", fn.lit("0"), exponent - 1)
+    plain = fn.concat(fn.regexp_extract(text, "^-", 0), fn.lit("0."), zeros, digits)
+    return fn.regexp_replace(fn.when(text.contains("E"), plain).otherwise(text), r"\.?0+$", "")
+
+
 _TextOf = Callable[[SparkColumn, HiveType], SparkColumn]
 _TEXTS: dict[str, _TextOf] = {
-    # HiveDecimal has no trailing zeros in its fraction.
-    "decimal": lambda text, kind: fn.regexp_replace(text, r"\.?0+$", "") if kind.arguments[1] else text,
+    "decimal": _decimal_text,
     "char": lambda text, kind: fn.rtrim(fn.substring(text, 1, kind.arguments[0])),
     "varchar": lambda text, kind: fn.substring(text, 1, kind.arguments[0]),
 }

@@ -30,6 +30,7 @@ from airflow_hive_federation.tables.read.reader import ROW_ID_COLUMN, read_table
 from airflow_hive_federation.tables.read.scan import union
 from airflow_hive_federation.tables.spark_internals import time_zone
 from airflow_hive_federation.tables.write.batches import cause_of, collect_from_workers
+from airflow_hive_federation.tables.write.constraints import writable_layout
 from airflow_hive_federation.tables.write.files import write_deletes, write_inserts
 from airflow_hive_federation.tables.write.fragments import (
     FRAGMENT_SCHEMA,
@@ -43,7 +44,6 @@ from airflow_hive_federation.tables.write.plan import (
     is_written_in_fragments,
     match_columns,
     partition_names,
-    table_layout,
 )
 from airflow_hive_federation.tables.write.publish import Publication, Statement, publish
 from airflow_hive_federation.tables.write.rows import (
@@ -102,14 +102,14 @@ def append(
     :param transaction: the caller's transaction; ``None`` opens and commits one.
     :param storage_options: options of the table's store.
     :raises ConfigurationError: if the table is not transactional, is a view, or has an unsupported format or
-        type; or if the columns do not fit: the message names them.
+        type, or a CHECK constraint; if the columns do not fit, or if one that is NOT NULL has a null: the
+        message names them.
     :raises LockTimeoutError: if the lock is not granted in time.
     :raises TransactionAbortedError: if the metastore has aborted the transaction meanwhile.
     :raises SparkJobError: if Spark fails; none of the rows is visible then.
     """
-    return _insert(
-        _Work(spark, client, name, storage_options), rows, partition, transaction, kind=WriteKind.INSERT
-    )
+    work = _Work(spark, client, name, storage_options)
+    return _insert(work, rows, partition, transaction, kind=WriteKind.INSERT)
 
 
 def overwrite(
@@ -127,9 +127,8 @@ def overwrite(
     The parameters and exceptions are those of :func:`append`. Without rows, a table without partitions, or a
     partition with static values for all keys, becomes empty.
     """
-    return _insert(
-        _Work(spark, client, name, storage_options), rows, partition, transaction, kind=WriteKind.OVERWRITE
-    )
+    work = _Work(spark, client, name, storage_options)
+    return _insert(work, rows, partition, transaction, kind=WriteKind.OVERWRITE)
 
 
 def delete(
@@ -230,7 +229,7 @@ class _Work:
     ) -> None:
         database, _, table = name.partition(".")
         self.spark, self.client, self.storage_options = spark, client, storage_options
-        self.layout: TableLayout = table_layout(client.get_table(database, table))
+        self.layout: TableLayout = writable_layout(client, client.get_table(database, table))
 
     @property
     def zone(self) -> str:
@@ -295,11 +294,8 @@ def _merge(
                 continue
             kind = WriteKind.UPDATE if purpose == "updated" else WriteKind.INSERT
             statement = _statement(work, transaction, kind)
-            match = match_columns(
-                layout,
-                [name for name in rows.columns if name != ROW_ID_COLUMN],
-                None,
-            )
+            given = [column for column in rows.columns if column != ROW_ID_COLUMN]
+            match = match_columns(layout, given, None)
             selected = prepared(layout, rows, match, in_place=purpose == "updated")
             files = _written(work, selected, statement, staging, purpose, placed=purpose == "updated")
             counts[purpose] = sum(file.row_count for file in files)
@@ -444,6 +440,7 @@ def _written(
         purpose=purpose,
         file_format=layout.file_format,
         columns=layout.columns,
+        not_null=layout.not_null,
         partition_width=len(layout.partition_keys),
         bucketed=bool(layout.bucket_count) or placed or statement.deletes,
         zone=work.zone,
@@ -497,4 +494,7 @@ def _check_refusals(layout: TableLayout, results: Sequence[Row]) -> None:
     for result in results:
         if result.problem:
             kind = TransactionAbortedError if "(any more)" in result.problem else ConfigurationError
-            raise kind(f"{layout.name}: {result.problem}.", remedy="Nothing was changed: read again.")
+            raise kind(
+                f"{layout.name}: {result.problem}.",
+                remedy="Nothing was changed: correct the rows, or read them again.",
+            )

@@ -32,6 +32,7 @@ class Writing:
     :param staging: URI of the statement's hidden directory.
     :param purpose: prefix of the file names, e.g. ``insert``.
     :param columns: the table's columns.
+    :param not_null: those in which a null is refused.
     :param partition_width: number of columns with partition value texts, which follow the rows' columns.
     :param bucketed: a column with the bucket number comes last, except in :mod:`.fragments`.
     :param zone: time zone whose wall clock is stored for a timestamp.
@@ -56,6 +57,7 @@ class Writing:
     write_id: int
     statement_id: int
     filters: BloomFilters = NO_FILTERS
+    not_null: tuple[str, ...] = ()
     text: TextForm | None = None
     buckets: Buckets | None = None
     destination: Destination | None = None

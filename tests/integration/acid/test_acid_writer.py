@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyspark.sql import functions as fn
 
 from airflow_hive_federation.acid.bucketing import bucket_numbers
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import (
     ConfigurationError,
     SparkJobError,
@@ -32,6 +33,7 @@ from airflow_hive_federation.model.types import parse_type
 from airflow_hive_federation.orc.tail import read_tail
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.read.reader import read_table
+from airflow_hive_federation.tables.write.partition_values import value_text
 from airflow_hive_federation.tables.write.plan import match_columns, table_layout
 from airflow_hive_federation.tables.write.rows import prepared, row_keys
 from airflow_hive_federation.tables.write.statements import append, delete, merge, overwrite, update
@@ -162,6 +164,29 @@ def test_partitions(spark: SparkSession, client: MetastoreClient, hive: HiveSql)
     with pytest.raises(ConfigurationError, match="has other partition values than its partition"):
         update(spark, client, "w.parts", moved)
     assert [row[0] for row in hive.execute("select id from w.parts order by id")] == ["5", "20", "51"]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_partitions_of_small_decimals(
+    ansi: str, spark: SparkSession, client: MetastoreClient, hive: HiveSql
+) -> None:
+    """Outside of ANSI mode, Spark writes 0.0000000001 as 1E-10, and 0 as 0E-10."""
+    table = f"w.decimals_{ansi}"
+    hive.execute(f"create table {table} (id int) partitioned by (rate decimal(18,10)) {ACID}")
+    values = [Decimal(text) for text in ("0", "1E-10", "-0.0000000150", "0.000001", "1.5", "20")]
+    hive.execute(f"insert into {table} values {', '.join(f'(0, {value:f})' for value in values)}")
+    rows = spark.createDataFrame([(1, value) for value in values], "id int, rate decimal(18,10)")
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        append(spark, client, table, rows)
+        now = read_table(spark, client, table, row_ids=True)
+        assert update(spark, client, table, now.where("id = 1 and rate < 1")).updated == 4
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", str(before))
+    texts = {value_text(value, parse_type("decimal(18,10)")) for value in values}
+    assert {row[0] for row in hive.execute(f"show partitions {table}")} == {f"rate={text}" for text in texts}
+    assert hive.execute(f"select count(*), sum(rate) from {table}") == [("12", "43.0000019702")]
 
 
 def test_rows_whose_partition_values_are_changed(
@@ -795,6 +820,33 @@ def test_refused(spark: SparkSession, client: MetastoreClient, hive: HiveSql) ->
     assert (caught.value.missing, caught.value.unknown) == (["name", "p"], ["more"])
     with pytest.raises(ConfigurationError, match="no partition key q"):
         append(spark, client, "w.strict", rows, partition={"q": 1})
+
+
+def test_constraints(spark: SparkSession, client: MetastoreClient, hive: HiveSql) -> None:
+    """Hive counts the rows of a column that is NOT NULL without a look at their values."""
+    pieces = f"clustered by (id) into 2 buckets {ACID}"
+    text = "tblproperties ('transactional'='true', 'transactional_properties'='insert_only')"
+    for table, kind in (("w.bound", ACID), ("w.bound_pieces", pieces), ("w.bound_text", text)):
+        hive.execute(f"create table {table} (id int not null, name string) {kind}")
+        with pytest.raises(HiveSqlError, match="constraint violated"):
+            hive.execute(f"insert into {table} values (null, 'x')")
+        append(spark, client, table, spark.sql("select 1 id, string(null) name"))
+        broken = spark.sql("select * from values (2, 'b'), (int(null), 'x') t(id, name)")
+        for write in (append, overwrite):
+            with pytest.raises(ConfigurationError, match=rf"{table}: column id is NOT NULL") as caught:
+                write(spark, client, table, broken)
+            assert "correct the rows" in str(caught.value)
+        assert hive.execute(f"select id, name from {table}") == [("1", None)]
+    rows = read_table(spark, client, "w.bound", row_ids=True)
+    with pytest.raises(ConfigurationError, match=r"w\.bound: column id is NOT NULL"):
+        update(spark, client, "w.bound", rows.withColumn("id", fn.lit(None).cast("int")))
+    hive.execute(f"create table w.checked (id int check (id > 0)) {ACID}")
+    hive.execute("insert into w.checked values (1)")
+    with pytest.raises(ConfigurationError, match=r"w\.checked has a CHECK constraint"):
+        append(spark, client, "w.checked", spark.sql("select -1 id"))
+    # A delete breaks no constraint.
+    delete(spark, client, "w.checked", read_table(spark, client, "w.checked", row_ids=True))
+    assert hive.execute("select count(*) from w.checked") == [("0",)]
 
 
 def _stripe_rows(path: str) -> tuple[int, ...]:

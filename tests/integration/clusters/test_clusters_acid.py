@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import PrimaryRefusedError, TransactionAbortedError
+from airflow_hive_federation.errors import FileVanishedError, PrimaryRefusedError, TransactionAbortedError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.operators.routed_sql import RoutedSqlOperator
@@ -203,7 +204,10 @@ def test_partitions_that_are_not_written_stay_current(
     inputs = described(client, ["parted"])
     assert all("/C2/" in place for place in places(inputs))
     assert rows(spark, inputs, f"SELECT id, p FROM {name}") == [["1", "a"]]
-    # A copy that lacks files is not read.
+    # A copy that lacks files is not read, not even by a statement that was planned before.
+    min(Path(str(local_path(kept.location))).glob("delta_*/bucket_*")).unlink()
+    with pytest.raises(FileVanishedError, match=re.escape(f"{kept.location} does not hold all files")):
+        rows(spark, inputs, f"SELECT id, p FROM {name}")
     shutil.rmtree(str(local_path(kept.location)))
     assert MetastoreFacts(client, registry).check_files(DATABASE, "parted", "C2") == [f"{name}/p=a"]
     assert rows(spark, described(client, ["parted"]), f"SELECT id, p FROM {name}") == [["1", "a"]]

@@ -9,16 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest import HiveStreamingConnection
 from airflow_hive_federation.ingest import connection as connection_module
+from airflow_hive_federation.ingest.dead_letters import DeadLetter
 from airflow_hive_federation.ingest.description import Description
 from airflow_hive_federation.ingest.errors import (
     HeartBeatFailure,
     InvalidConnection,
+    InvalidTable,
     InvalidTransactionState,
     SerializationError,
     StreamingIOFailure,
@@ -43,6 +46,11 @@ def beat(connection: HiveStreamingConnection) -> None:
     """Send the heartbeat that the connection would send by itself after half of the transactions' timeout."""
     batch: Any = connection._batch
     batch._hearts._beat(connection._client)
+
+
+def write(connection: HiveStreamingConnection, record: bytes) -> None:
+    connection.write(record)
+    connection.flush()
 
 
 def abandon(connection: HiveStreamingConnection) -> None:
@@ -334,6 +342,38 @@ def test_a_bad_record_keeps_its_number_in_the_transaction(builder: Builders) -> 
             with pytest.raises(SerializationError, match="Record 2 of the transaction"):
                 connection.flush()
             connection.abort_transaction()
+
+
+def test_records_with_a_null_in_a_column_that_is_not_null(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    rule = types.SQLNotNullConstraint(column_name="B", enable_cstr=True, rely_cstr=True)
+    free = types.SQLNotNullConstraint(column_name="a", enable_cstr=False, rely_cstr=True)
+    metastore.constraints["d", "plain"] = types.SQLAllTableConstraints(notNullConstraints=[rule, free])
+    letters: list[DeadLetter] = []
+    with builder().with_dead_letters(letters.append).connect() as connection, connection.transaction():
+        connection.write_records([b"x,y", rb"\N,b", rb"2,\N", rb"4,\N"])
+    found = [(letter.record_number, letter.column, letter.record) for letter in letters]
+    assert found == [(1, "a", b"x,y"), (3, "b", rb"2,\N"), (4, "b", rb"4,\N")]
+    assert metastore.calls.count("get_all_table_constraints") == 1
+    assert rows(tmp_path / "plain") == [(None, "b")]
+    with builder().connect() as connection:
+        connection.begin_transaction()
+        with pytest.raises(
+            SerializationError, match=r"Record 1 .*, column b: it is null, but the column is NOT"
+        ):
+            write(connection, rb"2,\N")
+        batch = pa.table({"a": [1, 2], "b": ["a", None]})
+        with pytest.raises(SerializationError, match="Row 2 of the batch, column b: it is null"):
+            connection.write_batch(batch)
+        connection.abort_transaction()
+
+
+def test_a_table_with_a_check_constraint_is_refused(builder: Builders, metastore: MemoryMetastore) -> None:
+    rule = types.SQLCheckConstraint(dc_name="positive", check_expression="a > 0", enable_cstr=True)
+    metastore.constraints["d", "plain"] = types.SQLAllTableConstraints(checkConstraints=[rule])
+    with pytest.raises(InvalidTable, match=r"d\.plain has a CHECK constraint .*: positive \(a > 0\)\."):
+        builder().connect()
 
 
 @pytest.mark.parametrize("end", ["commit_transaction", "abort_transaction", "close"])

@@ -174,7 +174,8 @@ def test_tables_that_no_stream_goes_into(
         parameters=parameters,
         **{"tableType": "MANAGED_TABLE", **fields},
     )
-    client: Any = SimpleNamespace(get_table=lambda *_: table)
+    none = types.SQLAllTableConstraints()
+    client: Any = SimpleNamespace(get_table=lambda *_: table, get_table_constraints=lambda *_: none)
     writer: Any = OneMore()
     with pytest.raises(error, match=reason):
         described_table(client, Description(database="d", table="t", writer=writer, static=static))

@@ -24,7 +24,7 @@ TABLE = DescribedTable(
             txns=ValidTxns.everything(),
             directories=(
                 DescribedDirectory(location="file:/w/t/k=1", values=("1",), storage=STORAGE),
-                DescribedDirectory(location="file:/w/t"),
+                DescribedDirectory(location="file:/w/t", content="1f"),
             ),
         ),
     ),

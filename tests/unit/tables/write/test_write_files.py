@@ -44,6 +44,23 @@ def results(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.parametrize("file_format", ["acid", "orc", "parquet"])
+def test_a_null_in_a_column_that_is_not_null_is_refused(file_format: str, tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pylist(
+        [{"c0": 1, "c1": "a", "p0": "x", "b": 0}, {"c0": None, "c1": "b", "p0": "x", "b": 0}],
+        schema=batch((1, "a", "x", 0)).schema,
+    )
+    for not_null, problem in {
+        ("name",): None,
+        ("name", "id"): "column id is NOT NULL, and a row has a null in it",
+    }.items():
+        settings = writing(tmp_path, file_format=file_format, not_null=not_null)
+        (done,) = results(write_inserts(settings)(iter([rows])))
+        assert done["problem"] == problem
+    # Both attempts have one number, so that the refused one has removed the file of the other, too.
+    assert not list((tmp_path / "staging").iterdir())
+
+
 def test_a_file_for_each_partition_and_bucket(tmp_path: Path) -> None:
     rows = [
         batch((1, "a", "x", 0), (2, "b", "x", 0)),

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.orc.properties import BloomFilters
+from airflow_hive_federation.tables.write.constraints import constrained
 from airflow_hive_federation.tables.write.plan import (
     StagedFile,
     check_one_file_per_bucket,
@@ -63,6 +64,28 @@ def test_layout() -> None:
     # Tables older than Hive 3 have no version.
     assert (layout.bucket_columns, layout.bucket_count, layout.bucketing_version) == (("id",), 4, 1)
     assert layout.location == "file:/t"
+
+
+def test_constraints_that_hive_enforces() -> None:
+    def rule(**parts: Any) -> SimpleNamespace:
+        return SimpleNamespace(**{"enable_cstr": True, "rely_cstr": False, **parts})
+
+    layout = table_layout(table())
+    nulls = [rule(column_name="ID"), rule(column_name="name", enable_cstr=False, rely_cstr=True)]
+    # Hive enforces none of a partition key.
+    nulls.append(rule(column_name="day"))
+    check = rule(column_name=None, dc_name="short", check_expression="length(name) < 3")
+    answer: Any = SimpleNamespace(notNullConstraints=nulls, checkConstraints=None)
+    assert constrained(layout, answer).not_null == ("id",)
+    match_columns(constrained(layout, answer), ["id", "name", "day", "hour"], None)
+    answer = SimpleNamespace(notNullConstraints=None, checkConstraints=[check])
+    with pytest.raises(
+        ConfigurationError, match=r"d\.t has a CHECK .*: short \(length\(name\) < 3\)\."
+    ) as error:
+        match_columns(constrained(layout, answer), ["id", "name", "day", "hour"], None)
+    assert "DROP CONSTRAINT" in error.value.remedy
+    check.enable_cstr = False
+    assert constrained(layout, answer) == layout
 
 
 @pytest.mark.parametrize(
