@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
-from airflow_hive_federation.gateway import event_pages, key_values
+from airflow_hive_federation.gateway import event_pages, key_values, limited_lists
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import Call, Status, refusal, refused, status_of
 from airflow_hive_federation.gateway.messages import EXCEPTION, Emit, read_head
@@ -313,6 +313,8 @@ class Gateway:
 
         if call.method == event_pages.METHOD:
             return event_pages.first_visible(call, self._asked, cut)
+        if call.method in limited_lists.LIMITS:
+            return limited_lists.filled(call, self._asked, cut)
         return cut(self._asked(call))
 
     def _asked(self, call: Call) -> bytes:

@@ -35,8 +35,8 @@ def first_visible(call: Call, ask: Callable[[Call], bytes], cut: Cut) -> bytes:
     request = _field(call.message, read_head(call.message).body, _REQUEST, STRUCT)
     after = _field(call.message, request.start, _AFTER, I64)
     most = only_field(call.message, request.start, _MOST)
-    limit = 0 if most is None or most.ttype != I32 else max(0, _number(call.message, most))
-    last = _number(call.message, after)
+    limit = 0 if most is None or most.ttype != I32 else max(0, number_of(call.message, most))
+    last = number_of(call.message, after)
     while True:
         answer = ask(call)
         shown = cut(answer, limit)
@@ -44,12 +44,12 @@ def first_visible(call: Call, ask: Callable[[Call], bytes], cut: Cut) -> bytes:
         if not events or bounds_of(METHOD, shown):
             return shown
         start, _ = events[-1]
-        if (newest := _number(answer, _field(answer, start, _ID, I64))) <= last:
+        if (newest := number_of(answer, _field(answer, start, _ID, I64))) <= last:
             raise MalformedMessage(f"event {newest} in a page of the events after {last}")
         last = newest
-        message = _with_number(call.message, after, last)
+        message = with_number(call.message, after, last)
         if limit and most is not None:
-            message = _with_number(message, most, max(limit, EVENTS_PER_PAGE))
+            message = with_number(message, most, max(limit, EVENTS_PER_PAGE))
         # The message keeps its length, so that the places of the names in it stay right.
         call = replace(call, message=message)
 
@@ -61,10 +61,12 @@ def _field(data: bytes, position: int, number: int, ttype: int) -> Field:
     return field
 
 
-def _number(data: bytes, field: Field) -> int:
+def number_of(data: bytes, field: Field) -> int:
+    """Return the whole number in a field."""
     return int.from_bytes(data[field.start : field.end], "big", signed=True)
 
 
-def _with_number(data: bytes, field: Field, number: int) -> bytes:
+def with_number(data: bytes, field: Field, number: int) -> bytes:
+    """Return a message, of the same length, with another whole number in a field."""
     value = number.to_bytes(field.end - field.start, "big", signed=True)
     return data[: field.start] + value + data[field.end :]

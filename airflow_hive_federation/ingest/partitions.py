@@ -102,13 +102,20 @@ class Partitions:
                 self._locations[()] = layout.location
                 return [table]
             partitions = partitions_of(client, layout, values)
-            partitions |= self._created([key for key in values if key not in partitions], write_id)
-        try:
-            check_alike(layout, self._table, list(partitions.values()))
-        except ConfigurationError as error:
-            raise InvalidTable(error.message, remedy=error.remedy, table=layout.name) from error
+        # Records that are refused create no partition.
+        self._check_alike(partitions.values())
+        with metastore_errors(PartitionCreationFailed, f"Partitions of {layout.name}"):
+            created = self._created([key for key in values if key not in partitions], write_id)
+        self._check_alike(created.values())
+        partitions |= created
         self._locations |= {key: partitions[key].sd.location.rstrip("/") for key in values}
         return [partitions[key] for key in values]
+
+    def _check_alike(self, partitions: Iterable[types.Partition]) -> None:
+        try:
+            check_alike(self._layout, self._table, list(partitions))
+        except ConfigurationError as error:
+            raise InvalidTable(error.message, remedy=error.remedy, table=self._layout.name) from error
 
     def _created(self, missing: Sequence[Values], write_id: int) -> dict[Values, types.Partition]:
         layout = self._layout

@@ -7,9 +7,11 @@ connection's first URI.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -176,6 +178,15 @@ def announce(
     if "outlet_events" in context:
         for table in tables:
             context["outlet_events"][alias].add(table.asset, extra=dict(extra))
+
+
+def run_key(context: Context) -> str:
+    """Return a text that all tries of a task's run share, and no other run has; empty outside Airflow."""
+    if "ti" not in context:
+        return ""
+    task = context["ti"]
+    run = json.dumps([task.dag_id, task.run_id, task.task_id, task.map_index])
+    return blake2b(run.encode(), digest_size=16).hexdigest()
 
 
 class CopiedSizes:

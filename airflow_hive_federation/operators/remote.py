@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.page_links import RemotesLink
@@ -13,9 +16,11 @@ from airflow_hive_federation.operators.lineage import (
     REFRESHED,
     Lineage,
     LineageOperator,
+    TableDataset,
     announce,
     behind,
     datasets,
+    run_key,
 )
 from airflow_hive_federation.operators.remote_state import RemoteStatePublished
 from airflow_hive_federation.operators.results import ResultOperator
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_hive_federation.remotes.describe import Answer, Answers
+    from airflow_hive_federation.remotes.positions import Try
     from airflow_hive_federation.remotes.reports import DropReport, RefreshReport
 
 KindName = Literal["table", "database"]
@@ -180,9 +186,10 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
 
     Tables whose definition or partitions changed update their assets, ``hive://host:port/database/table`` of
     the local metastore, with ``event_id`` and ``remote`` in the event's extra. So do all linked tables that
-    the read events name: an earlier try may have applied their changes, and Airflow updates no asset for a
-    task that fails. If all tables are compared, those update their assets that this try has changed. Returns
-    the same report as :class:`CreateRemoteTableOperator`.
+    the events since the first try name: an earlier try may have applied their changes, and Airflow updates no
+    asset for a task that fails. If all tables are compared, those update their assets that the task has
+    changed, and all linked ones if it is tried again. Returns the same report as
+    :class:`CreateRemoteTableOperator`.
 
     :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
@@ -214,27 +221,47 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
         kind = Kind(self.kind)
+        settings = HiveMetastoreHook(self.metastore_conn_id).settings
+        read: list[TableDataset] = []
         with (
             self._state(context, self.remote, self.kind) as state,
             as_airflow_error(),
             remotes_of(self.metastore_conn_id, database=self.database) as remotes,
         ):
+            remotes.tried = _try(context)
             report = remotes.refresh(
                 kind,
                 parse_name(kind, self.remote),
                 on_dropped=OnDropped(self.on_dropped) if self.on_dropped else None,
                 whole=self.whole,
             )
-            state.refreshed(remotes, report)
+            # The tables are refreshed: from here on, nothing but a kill may fail the task.
             names = sorted({*report.created, *report.altered, *report.with_partitions, *report.named})
-            read = behind(remotes.open(kind, parse_name(kind, self.remote)), names) if names else []
+            changed = datasets(settings, report.remote.partition(".")[0], names)
+            announce(context, REFRESHED, changed, {"event_id": report.event_id, "remote": report.remote})
+            state.refreshed(remotes, report)
+            if names:
+                with self._optional_lineage():
+                    read = behind(remotes.open(kind, parse_name(kind, self.remote)), names)
         self._name_left_out(report)
-        settings = HiveMetastoreHook(self.metastore_conn_id).settings
-        database = report.remote.partition(".")[0]
-        changed = datasets(settings, database, names)
         self.lineage = Lineage(inputs=read, outputs=changed)
-        announce(context, REFRESHED, changed, {"event_id": report.event_id, "remote": report.remote})
         return report
+
+    @contextmanager
+    def _optional_lineage(self) -> Iterator[None]:
+        """Let the task go on if the tables behind the links cannot be found out."""
+        try:
+            yield
+        except (HiveFederationError, AirflowNotFoundException) as error:
+            self.log.warning("The lineage of this task lacks the tables of the remote. %s", error)
+
+
+def _try(context: Context) -> Try | None:
+    """Return the present try of a task's run; ``None`` outside Airflow."""
+    from airflow_hive_federation.remotes.positions import Try
+
+    key = run_key(context)
+    return Try(key=key, number=context["ti"].try_number) if key else None
 
 
 class DescribeRemoteOperator(_RemoteOperator):

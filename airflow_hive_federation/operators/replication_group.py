@@ -18,6 +18,7 @@ from airflow_hive_federation.operators.lineage import (
     Lineage,
     LineageOperator,
     note_load,
+    run_key,
 )
 from airflow_hive_federation.operators.policy_state import GroupStateOperator
 from airflow_hive_federation.operators.spark_tasks import SparkOperator, run_name
@@ -120,8 +121,9 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
     """Bootstraps the members of a group that are not published yet, at one cut; otherwise does nothing.
 
     The task waits for open transactions itself. Tables that it has loaded update their assets, as those of a
-    :class:`~.replication.ReplicationLoadOperator` do. Returns ``{"group", "event_id", "members", "idle"}``;
-    each of ``members`` is the result of such an operator.
+    :class:`~.replication.ReplicationLoadOperator` do. So do the tables of members that an earlier try, or a
+    run that was killed, has published, unless an increment has been loaded since. Returns ``{"group",
+    "event_id", "members", "idle"}``; each of ``members`` is the result of such an operator.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
         are for all policies. (templated)
@@ -139,8 +141,13 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
         super().__init__(deferrable=False, **kwargs)
 
     def perform(self, context: Context) -> GroupLoadSummary:
+        from airflow_hive_federation.replication.groups.announcing import (
+            bootstraps_to_announce,
+            note_announced,
+        )
         from airflow_hive_federation.replication.groups.bootstrap import bootstrap_group
 
+        run = run_key(context)
         with as_airflow_error():
             source, target, group = self.ends()
             spark = self.spark(group)
@@ -154,9 +161,11 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
                     observer=self.wait_observer(context),
                 )
                 self.publish_cycles(context, source_pool, target_pool, group, summary.members)
+                loads = bootstraps_to_announce(target_pool, group, summary.members, run)
             if summary.members:
                 self.note_dump(summary.members[0].dump, group.policies[0])
-            self.note(context, source.settings, target.settings, group, summary.members)
+            self.note(context, source.settings, target.settings, group, loads)
+            note_announced(group, loads, run)
             return summary
 
 

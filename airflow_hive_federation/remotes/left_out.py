@@ -12,7 +12,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import definitions, views
 from airflow_hive_federation.remotes.definitions import UNREADABLE
 from airflow_hive_federation.remotes.links import DamagedLink, Link, readable_link
-from airflow_hive_federation.remotes.refresh import TABLES_PER_CALL
+from airflow_hive_federation.remotes.positions import TABLES_PER_CALL
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 _LATER = (

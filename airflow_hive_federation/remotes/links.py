@@ -27,6 +27,8 @@ MEMBER = f"{PREFIX}member"
 PATH = f"{PREFIX}path"
 #: Holds the last event of the remote that the link contains; it is set once the link is complete.
 EVENT = f"{PREFIX}event"
+#: Holds the run that has set the last event, and the event before its first try: see :class:`Run`.
+RUN = f"{PREFIX}run"
 #: Holds the digest of the remote definition that was copied.
 DEFINITION = f"{PREFIX}definition"
 #: Names the way that an engine may read the table: ``files``, ``view``, or ``read_table`` for ACID tables.
@@ -38,6 +40,24 @@ READ_ONLY_DATABASE = {"readonly": "true"}
 THRIFT = "thrift"
 #: Stands for the last event of a remote that has no events.
 NO_EVENT = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A task's run that has refreshed a link, perhaps in several tries.
+
+    A try that fails after it has set the link's event leaves no event for the next try to read, so the next
+    try begins its report with the events after ``since``.
+
+    :param key: a hexadecimal text that all tries of the run share, and no other run has.
+    :param since: last event of the remote that the link contained before the first try.
+    """
+
+    key: str
+    since: int
+
+    def __str__(self) -> str:
+        return f"{self.key} {self.since}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +73,7 @@ class Link:
     :param path: ids of the metastores behind the link, the nearest first.
     :param event_id: last event of the remote that the link contains; ``None`` while it is not complete.
     :param definition: digest of the remote definition that was copied.
+    :param run: the run that has set ``event_id``; ``None`` if no task did.
     """
 
     kind: Kind
@@ -64,6 +85,7 @@ class Link:
     path: tuple[str, ...] = ()
     event_id: int | None = None
     definition: str = ""
+    run: Run | None = None
 
     def parameters(self) -> dict[str, str]:
         """Return the link as parameters of the local table or database."""
@@ -78,6 +100,8 @@ class Link:
             parameters[DEFINITION] = self.definition
         if self.event_id is not None:
             parameters[EVENT] = str(self.event_id)
+        if self.run is not None:
+            parameters[RUN] = str(self.run)
         return parameters
 
     def leads_to_the_same(self, other: Link) -> bool:
@@ -139,6 +163,7 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             path=tuple(identity for identity in stored.get(PATH, "").split(",") if identity),
             event_id=_event_id(stored[EVENT]) if EVENT in stored else None,
             definition=stored.get(DEFINITION, ""),
+            run=_run(stored[RUN]) if RUN in stored else None,
         )
     except ValueError as error:
         raise RemoteError(
@@ -197,6 +222,11 @@ def refuse_location(link: Link, location: str | None) -> None:
             remote=str(link.local),
             location=location,
         )
+
+
+def _run(text: str) -> Run:
+    key, _, since = text.partition(" ")
+    return Run(key=key, since=_event_id(since))
 
 
 def _event_id(text: str) -> int:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from airflow_hive_federation.catalog.hive import POOL_SIZE
-from airflow_hive_federation.catalog.roles import Catalog, EventSource, TableStatistics
+from airflow_hive_federation.catalog.roles import EventSource, TableStatistics
 from airflow_hive_federation.errors import (
     CyclicRemoteError,
     InvalidObjectError,
@@ -25,12 +25,11 @@ from airflow_hive_federation.errors import (
     RemoteDroppedError,
     RemoteUnsupportedError,
 )
-from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.remotes import definitions, partitions, views
-from airflow_hive_federation.remotes.changes import TableChange, changes_between
+from airflow_hive_federation.remotes.changes import TableChange
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, drop_link, names_of
 from airflow_hive_federation.remotes.links import (
     NO_EVENT,
@@ -43,12 +42,19 @@ from airflow_hive_federation.remotes.links import (
     refuse_cycle,
     refuse_location,
 )
+from airflow_hive_federation.remotes.positions import (
+    TABLES_PER_CALL,
+    Try,
+    alter,
+    changes_after,
+    earlier_tries,
+    publish,
+)
 from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 log = logging.getLogger(__name__)
 
-TABLES_PER_CALL = 100
 #: Half of the tables are read from the remote while the other half is written to the local metastore.
 _TABLES_AT_ONCE = 2 * POOL_SIZE
 _EVERYTHING = TableChange(all_partitions=True)
@@ -78,13 +84,19 @@ class _Outcome:
 
 
 def refresh(
-    ends: Ends, link: Link, *, on_dropped: OnDropped | None = None, whole: bool = False
+    ends: Ends,
+    link: Link,
+    *,
+    on_dropped: OnDropped | None = None,
+    whole: bool = False,
+    tried: Try | None = None,
 ) -> RefreshReport:
     """Bring a link up to date with its remote.
 
     :param on_dropped: treatment of tables that the remote has dropped; by default their links in a remote
         database are dropped, and a remote table fails.
     :param whole: compare every table, even if events name the changes.
+    :param tried: the try of a task's run in which the link is refreshed.
     :raises RemoteUnavailableError: if the remote does not answer; applied changes stay.
     :raises RemoteDroppedError: if the remote has dropped the table or database.
     :raises RemoteUnsupportedError: if the remote's table can no longer be linked.
@@ -92,55 +104,23 @@ def refresh(
     with ends.breaker.guard():
         last = ends.remote.last_event_id() if isinstance(ends.remote, EventSource) else None
         position = NO_EVENT if last is None else last
-        changes = None if whole else _changes(ends.remote, link, position)
+        changes = None if whole else changes_after(ends.remote, link, position)
     work = _Work(ends=ends, link=link, on_dropped=on_dropped or _default(link))
     outcomes = work.database(changes) if link.kind is Kind.DATABASE else work.table(changes)
     if any(outcome.behind for outcome in outcomes):
         position = NO_EVENT if link.event_id is None else link.event_id
     report = _report(link, position, whole=changes is None, outcomes=outcomes)
+    if tried is not None:
+        linked = [outcome.name for outcome in outcomes if outcome.linked]
+        link, earlier = earlier_tries(ends, link, tried, linked=linked, whole=changes is None)
+        report = replace(report, named=sorted({*report.named, *earlier}))
     if link.event_id != position and not (link.kind is Kind.TABLE and report.dropped):
-        _publish(ends, link, position)
+        publish(ends, link, position)
     return report
 
 
 def _default(link: Link) -> OnDropped:
     return OnDropped.DROP if link.kind is Kind.DATABASE else OnDropped.FAIL
-
-
-def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableChange] | None:
-    """Return the changed tables of the remote; ``None`` for all tables."""
-    if not isinstance(remote, EventSource) or position == NO_EVENT:
-        return None
-    if link.event_id is None:
-        return None
-    if not remote.has_events_after(link.event_id):
-        log.warning("%s: the remote has lost events after %s.", link.local, link.event_id)
-        return None
-    events, database = remote.events(link.event_id, position), link.remote.database or ""
-    return changes_between(events, database, after=link.event_id, up_to=position)
-
-
-def _publish(ends: Ends, link: Link, position: int) -> None:
-    """Write the position into the link's object, which is read again just before."""
-    with ends.local.client() as client:
-        if link.kind is Kind.DATABASE:
-            database = client.get_database(link.local.database or "")
-            database.parameters = {
-                **(database.parameters or {}),
-                **replace(link, event_id=position).parameters(),
-            }
-            client.alter_database(link.local.database or "", database)
-            return
-        table = client.get_table(link.local.database or "", link.local.table or "")
-        kept = link_of(link.kind, link.local, table.parameters)
-        if kept is not None:
-            made = replace(link, event_id=position, path=kept.path, definition=kept.definition)
-            table.parameters = {**(table.parameters or {}), **made.parameters()}
-            _alter(client, table)
-
-
-def _alter(client: MetastoreClient, table: types.Table) -> None:
-    client.alter_table(table.dbName, table.tableName, table, environment=KEEP_STATISTICS)
 
 
 def _report(link: Link, position: int, *, whole: bool, outcomes: Sequence[_Outcome]) -> RefreshReport:
@@ -407,7 +387,7 @@ class _Work:
             made.sd.location = table.sd.location
         with self.ends.local.client() as client:
             try:
-                _alter(client, made)
+                alter(client, made)
             except InvalidOperationError as error:
                 # metastore.disallow.incompatible.col.type.changes forbids this change of types.
                 log.info("%s is made anew: %s", link.local, error.message)

@@ -20,7 +20,8 @@ class RefreshReport:
     :param skipped: tables that were left out, with the reason.
     :param with_partitions: tables whose partitions were added, altered or dropped.
     :param named: linked tables that events name, whether or not this refresh has changed them: one that was
-        interrupted before it wrote its position has done so.
+        interrupted before it wrote its position has done so. In a task that is tried again, so may have an
+        earlier try: its events count, and if it may have compared all tables, all linked ones are named.
     """
 
     remote: str

@@ -44,12 +44,8 @@ from airflow_hive_federation.remotes.links import (
     readable_link,
     refuse_cycle,
 )
-from airflow_hive_federation.remotes.refresh import (
-    TABLES_PER_CALL,
-    OnDropped,
-    name_taken,
-    refresh,
-)
+from airflow_hive_federation.remotes.positions import TABLES_PER_CALL, Try
+from airflow_hive_federation.remotes.refresh import OnDropped, name_taken, refresh
 from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.statement import (
     AlterRemote,
@@ -90,6 +86,7 @@ class Remotes:
     :param connections: looks up the connections that properties name.
     :param database: the current database.
     :param catalogs: the kinds of catalogs; :meth:`close` closes them too.
+    :ivar tried: the try of a task's run that refreshes remotes here; ``None`` outside of tasks.
     """
 
     def __init__(
@@ -101,6 +98,7 @@ class Remotes:
         catalogs: Catalogs | None = None,
     ) -> None:
         self.database = database.lower()
+        self.tried: Try | None = None
         self._local = HiveCatalog(settings)
         self._user = settings.effective_user()
         self._catalogs = catalogs or Catalogs(connections, user=settings.user)
@@ -367,7 +365,7 @@ class Remotes:
             remote=opened.catalog,
             breaker=opened.breaker,
         )
-        return refresh(ends, opened.link, on_dropped=on_dropped, whole=whole)
+        return refresh(ends, opened.link, on_dropped=on_dropped, whole=whole, tried=self.tried)
 
     def _present(self, kind: Kind, local: Name) -> tuple[bool, Link | None]:
         """Return true if the name exists, and its link if it is a remote."""

@@ -103,12 +103,13 @@ class LeftFiles:
     """The files in the directory of a transactional table whose source is lost.
 
     :param write_ids: the write ids that readers of the table see.
+    :ivar table: name of the table.
     """
 
     def __init__(self, removing: Removing, table: types.Table, write_ids: ValidWriteIds) -> None:
         self._removing = removing
         self._policy = removing.policy
-        self._table = str(table.tableName)
+        self.table = str(table.tableName)
         self._kind = table_kind(table)
         self._write_ids = write_ids
         self.root = str(table.sd.location)
@@ -168,13 +169,13 @@ class LeftFiles:
         highest = max((name.max_write_id for name in ranges), default=0)
         if highest <= self._write_ids.high_watermark:
             return
-        reached = max_allocated_write_id(client, self._policy.target_database, self._table)
-        writes = {self._table: [(number, number) for number in range(reached + 1, highest + 1)]}
+        reached = max_allocated_write_id(client, self._policy.target_database, self.table)
+        writes = {self.table: [(number, number) for number in range(reached + 1, highest + 1)]}
         self._removing.check()
-        replay = Replay(client, self._policy, table=self._table)
+        replay = Replay(client, self._policy, table=self.table)
         replay.open(writes)
         replay.allocate(writes)
-        for number, _ in writes[self._table]:
+        for number, _ in writes[self.table]:
             replay.end(number)
 
 

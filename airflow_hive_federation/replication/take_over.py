@@ -4,7 +4,9 @@ A load replays the source's transactions in their order, and each in all its tab
 interrupted, a target shows all transactions of its source up to one of them, none in part, and none without
 those before it. Two steps precede the first write to such a target:
 
-1. The last load, if it had copied all its files, no longer needs the source, so it is finished.
+1. The last load that had copied all its files no longer needs the source, so it is finished. A load changes
+   the shape of no table, and ends no transaction, before all its files are copied. So the loads that began
+   later have left only files and open transactions, and their files are removed first.
 2. Files that wait for transactions which will never be replayed are removed, because writers of the target
    would soon receive the write ids of these files. A file of a streaming batch may hold rows of such
    transactions beside rows that readers see: it keeps only the latter.
@@ -15,11 +17,18 @@ copied so far.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import FailoverError, FileVanishedError, NoSuchObjectError
+from airflow_hive_federation.errors import (
+    ConfigurationError,
+    FailoverError,
+    FileVanishedError,
+    NoSuchObjectError,
+    TargetChangedError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.model.write_ids import RangeState
@@ -31,7 +40,7 @@ from airflow_hive_federation.replication.failover import SILENCE, let_go
 from airflow_hive_federation.replication.failover_results import FailoverResult
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
-from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_since, unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_since, unsettled_loads
 from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.left_files import LeftFiles, Removing, finish_placing
 from airflow_hive_federation.replication.load.load import load_into_target
@@ -46,12 +55,21 @@ from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_layout
 from airflow_hive_federation.replication.replica.layout import final_uri
 from airflow_hive_federation.replication.replica.position import loaded_dump
+from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.digests import digest_file
+from airflow_hive_federation.storage.filesystem import canonical, join
+from airflow_hive_federation.storage.listing import is_there
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import read_outcomes, read_plan
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
+
+logger = logging.getLogger(__name__)
+
+#: An earlier load that ends with one of these cannot be ended: a later one has dropped a table of it, or
+#: replaced a file, or the policy has changed in between. The target then stays as the earlier one left it.
+NOT_ENDED = (ConfigurationError, FailoverError, NoSuchObjectError, TargetChangedError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,13 +132,18 @@ def take_over(
     with CycleLock(target, policy, observer=observer) as lock:
         step = Steps(observer, policy.target_database)
         with target.client() as client:
-            unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
-        for dump in unfinished:
-            if is_latest(dump, unfinished) and is_copied(dump):
-                step(Step.END_LOAD)
-                _end_load(source, lock, policy, dump, observer)
+            loaded = loaded_dump(client, policy)
+        unfinished = unsettled_loads(policy, loaded)
+        removed = 0
+        if dump := last_copied(dump for dump in unfinished if dump.manifest().previous == loaded):
+            later = begun_since(dump, (other.uri for other in unfinished))
+            if later:
+                with lock.target.client() as client:
+                    removed = make_way(client, policy, dump, unfinished, check=lock.check, step=step)
+            step(Step.END_LOAD)
+            _end_load(source, lock, policy, dump, later=later, observer=observer)
         with lock.target.client() as client:
-            removed = remove_unfinished(client, policy, unfinished, check=lock.check, step=step)
+            removed += remove_unfinished(client, policy, unfinished, check=lock.check, step=step)
             step(Step.ABORT)
             Replay(client, policy).sweep(())
             # The removals took time, and a source that has come back meanwhile may be written.
@@ -155,6 +178,43 @@ def remove_unfinished(
         finish_placing(removing, dump)
     changed = {entry.name for dump in dumps for entry in dump.manifest().changed_tables}
     return removed + _remove_invisible(client, removing, changed)
+
+
+def make_way(
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    dump: DumpDirectory,
+    unfinished: Sequence[DumpDirectory],
+    *,
+    check: Callable[[], None],
+    step: Steps,
+) -> int:
+    """Remove the files that no reader sees and that a load does not need, and return their number.
+
+    A later load may have copied a part of a compaction's result, and readers would take that part for all
+    rows of this load's transactions.
+
+    :param client: client of the target.
+    :param dump: the dump of the load that is about to be ended.
+    :param unfinished: dumps of all loads that have begun, and are not finished.
+    :param check: runs before each removal, and raises if the take-over must end.
+    """
+    step(Step.REMOVE_FILES)
+    removing = Removing(policy=policy, check=check)
+    layout = find_layout(client, policy)
+    needed: set[str] = set()
+    for entry in dump.manifest().changed_tables:
+        if entry.kind.has_files:
+            document = dump.table(entry.name)
+            files = dump.files(entry.name, only=entry.described)
+            needed.update(canonical(layout.file(document, file)) for file in files)
+    removed = 0
+    for other in unfinished:
+        removed += _remove_orphans(client, removing, other, needed)
+    for left in _left_files(client, removing):
+        paths = [path for path in left.paths(RangeState.NONE) if not _is_needed(left.root, path, needed)]
+        removed += removing.remove(left.root, paths)
+    return removed
 
 
 def release(
@@ -198,12 +258,14 @@ def refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
     )
 
 
-def is_latest(dump: DumpDirectory, unfinished: Iterable[DumpDirectory]) -> bool:
-    """Return whether no other of the unfinished loads has begun since a dump was made.
+def last_copied(dumps: Iterable[DumpDirectory]) -> DumpDirectory | None:
+    """Return the last of some loads that have copied all their files; ``None`` if none has.
 
-    An earlier load cannot be ended any more: a later one may have changed the tables since.
+    An earlier one cannot be ended any more: one that has copied all may have changed the tables since.
     """
-    return not begun_since(dump, (other.uri for other in unfinished))
+    copied = [dump for dump in dumps if is_copied(dump)]
+    uris = [dump.uri for dump in copied]
+    return next((dump for dump in copied if not begun_since(dump, uris)), None)
 
 
 def is_copied(dump: DumpDirectory) -> bool:
@@ -228,61 +290,106 @@ def _end_load(
     lock: CycleLock,
     policy: ReplicationPolicy,
     dump: DumpDirectory,
+    *,
+    later: Sequence[str],
     observer: Observer,
 ) -> None:
-    target, manifest = lock.target, dump.manifest()
-    with target.client() as client:
-        if loaded_dump(client, policy) != manifest.previous:
-            return  # Another load from the same position has been finished.
-    refuse_changed(dump.uri, manifest, policy)
+    """End a load that has copied all its files.
+
+    :param later: URIs of dumps whose loads have begun since.
+    """
+    target = lock.target
     try:
+        refuse_changed(dump.uri, dump.manifest(), policy)
         load_into_target(
             source,
             target,
             policy,
             dump.uri,
-            run_copy=nothing_to_copy(policy.storage_options),
+            run_copy=nothing_to_copy(policy.storage_options, later, digests_before(dump) if later else {}),
             observer=observer,
             check=lock.check,
+            given_up=later,
         )
     except SILENCE:
         # The source's read transaction could not be ended, after the target was published.
         with target.client() as client:
             if loaded_dump(client, policy) != dump.uri:
                 raise
+    except NOT_ENDED as error:
+        if not later:
+            raise
+        note_not_ended(dump.uri, error)
 
 
-def nothing_to_copy(options: StorageOptions | None) -> CopyRunner:
+def note_not_ended(dump: str, error: Exception) -> None:
+    """Log that an earlier load cannot be ended."""
+    logger.warning("The load of %s stays unfinished, because a later one has begun: %s", dump, error)
+
+
+def digests_before(dump: DumpDirectory) -> dict[str, str]:
+    """Return the digests of files without write ids that the target had before a load, by canonical URI."""
+    manifest = dump.manifest()
+    index = TableIndex(DumpDirectory(manifest.previous, dump.options))
+    return {
+        uri: digest
+        for entry in manifest.changed_tables
+        if entry.kind.has_files and not entry.kind.transactional and entry.name in index
+        for uri, digest in index.digests(entry.name).items()
+    }
+
+
+def nothing_to_copy(
+    options: StorageOptions | None, later: Sequence[str] = (), before: Mapping[str, str] | None = None
+) -> CopyRunner:
     """Return a function that copies no file of a plan: a load that has copied all its files needs no more.
 
     A plan still lists each file without some of its rows, because a listing does not show whether the target
     has the same ones. The record of their copy does.
 
+    :param later: URIs of dumps whose loads have begun since. They may have replaced such a file by
+        one that has these rows and more.
+    :param before: digests of files that the load has not copied, because the target had them, by canonical
+        URI. A plan lists them if a later load was about to replace them.
     :raises FailoverError: the function finds that a file is not as it was copied.
     """
 
     def check(plan: str, outcomes: str) -> None:
         recorded = _recorded(outcomes, options)
-        items = read_plan(plan, options=options)
-        if not all(_has_bytes(item.target, recorded.get(final_uri(item.target)), options) for item in items):
-            raise FailoverError(
-                f"Files that {plan} lists were copied, and are gone from the target.",
-                remedy="Find and stop the process that removes files there; then take over again.",
-            )
+        replaced = {
+            canonical(final_uri(item.target))
+            for dump in later
+            for item in read_plan(f"{dump}/{COPY_PLAN}", options=options)
+        }
+        for item in read_plan(plan, options=options):
+            outcome, uri = recorded.get(final_uri(item.target)), canonical(item.target)
+            digest = outcome.digest if outcome else (before or {}).get(uri)
+            may_grow = outcome is not None and item.visible_write_ids and uri in replaced
+            grown = may_grow and is_there(item.target, options=options)
+            if not (grown or _has_digest(item.target, digest, options)):
+                raise FailoverError(
+                    f"{item.target}, which {plan} lists, was copied, and is gone or has other bytes.",
+                    remedy="Find and stop the process that changes files there; then take over again.",
+                )
 
     return check
 
 
-def _has_bytes(uri: str, outcome: CopyOutcome | None, options: StorageOptions | None) -> bool:
+def _has_digest(uri: str, digest: str | None, options: StorageOptions | None) -> bool:
     """Return whether a file is as a copy has left it."""
     try:
-        return outcome is not None and digest_file(uri, options=options).digest == outcome.digest
+        return digest is not None and digest_file(uri, options=options).digest == digest
     except FileVanishedError:
         return False
 
 
-def _remove_orphans(client: MetastoreClient, removing: Removing, dump: DumpDirectory) -> int:
-    """Remove the files that a load has copied for tables that it did not yet create."""
+def _remove_orphans(
+    client: MetastoreClient, removing: Removing, dump: DumpDirectory, needed: Collection[str] = ()
+) -> int:
+    """Remove the files that a load has copied for tables that it did not yet create.
+
+    :param needed: canonical URIs of files that stay.
+    """
     policy = removing.policy
     layout, removed = find_layout(client, policy), 0
     existing = set(client.list_tables(policy.target_database))
@@ -295,8 +402,13 @@ def _remove_orphans(client: MetastoreClient, removing: Removing, dump: DumpDirec
         if entry.kind is not TableKind.EXTERNAL:
             document = dump.table(entry.name)
             root = layout.directory(document, document.location, "")
-            removed += removing.remove(root, [file.path for file in removing.listed(root)])
+            paths = [file.path for file in removing.listed(root) if not _is_needed(root, file.path, needed)]
+            removed += removing.remove(root, paths)
     return removed
+
+
+def _is_needed(root: str, path: str, needed: Collection[str]) -> bool:
+    return canonical(final_uri(join(root, path))) in needed
 
 
 def _remove_invisible(client: MetastoreClient, removing: Removing, changed: Collection[str]) -> int:
@@ -304,6 +416,17 @@ def _remove_invisible(client: MetastoreClient, removing: Removing, changed: Coll
 
     :param changed: names of the tables into whose files a load may have copied rows that no reader sees.
     """
+    removed = 0
+    for left in _left_files(client, removing):
+        removed += removing.remove(left.root, left.paths(RangeState.NONE))
+        if left.table in changed:
+            left.drop_invisible_rows()
+        left.reserve_write_ids(client)
+    return removed
+
+
+def _left_files(client: MetastoreClient, removing: Removing) -> Iterable[LeftFiles]:
+    """Yield the files of each transactional table of the target."""
     policy = removing.policy
     database = policy.target_database
     tables: list[types.Table] = list(client.get_tables(database, client.list_tables(database)))
@@ -313,12 +436,6 @@ def _remove_invisible(client: MetastoreClient, removing: Removing, changed: Coll
         if table_kind(candidate).transactional and policy.replicates(candidate.tableName)
     ]
     write_ids = readable_write_ids(client, transactional, valid_transactions(client.get_open_txns()))
-    removed = 0
     for table in transactional:
         if table.tableName in write_ids:
-            left = LeftFiles(removing, table, write_ids[table.tableName])
-            removed += removing.remove(left.root, left.paths(RangeState.NONE))
-            if table.tableName in changed:
-                left.drop_invisible_rows()
-            left.reserve_write_ids(client)
-    return removed
+            yield LeftFiles(removing, table, write_ids[table.tableName])

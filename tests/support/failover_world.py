@@ -288,7 +288,7 @@ def worlds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], World]]:
     )
     stand_in(
         take_over,
-        unfinished_loads=lambda *_: (),
+        unsettled_loads=lambda *_: [],
         _remove_invisible=lambda *_: 0,
         Replay=lambda *_: SimpleNamespace(sweep=lambda _: None),
     )

@@ -54,6 +54,20 @@ def unfinished_loads(policy: ReplicationPolicy, loaded: str) -> Iterator[DumpDir
     yield from UnfinishedLoads(policy=policy, loaded=loaded).dumps
 
 
+def unsettled_loads(policy: ReplicationPolicy, loaded: str) -> list[DumpDirectory]:
+    """Return the increments whose load has begun to copy since the target's last dump was made.
+
+    Besides the unfinished loads, these may be loads that continue from an earlier position: a take-over has
+    then ended the load of ``loaded``, and was killed.
+
+    :param loaded: URI of the dump from which the target was last loaded.
+    """
+    last = DumpDirectory(loaded, policy.storage_options)
+    positions = {loaded, last.manifest().previous}
+    dumps = [DumpDirectory(uri, policy.storage_options) for uri in begun_since(last, begun_uris(policy))]
+    return [dump for dump in dumps if dump.manifest().is_increment and dump.manifest().previous in positions]
+
+
 def begun_since(dump: DumpDirectory, begun: Iterable[str]) -> list[str]:
     """Return the dumps of a list whose load had not begun yet when a dump was made.
 

@@ -85,6 +85,7 @@ def load_group(
     *,
     run_copy: CopyRunners,
     source_lost: bool = False,
+    given_up: Collection[str] = (),
     observer: Observer = LOGGED,
 ) -> GroupLoadSummary:
     """Load the dumps of a group; a load that was published already changes nothing.
@@ -94,6 +95,8 @@ def load_group(
     :param dumped: the result of :func:`~.dump.dump_group`.
     :param run_copy: returns the function that carries out a policy's copy plan.
     :param source_lost: the source does not answer; a load of which all files are copied needs it no more.
+    :param given_up: URIs of dumps of the members whose loads have begun since. No file of theirs may be
+        in the way, and their transactions stay open.
     :param observer: receives the events of progress.
     :raises CycleRunningError: another cycle works on a target, or has published since the dump.
     :raises CycleLostError: another process may have taken this one's place.
@@ -117,6 +120,7 @@ def load_group(
                 run_copy=run_copy,
                 observer=observer,
                 opened=replay.opened,
+                given_up=given_up,
             )
             for policy in group.policies
         ]
@@ -130,9 +134,10 @@ def load_group(
                 still_open = {txn for manifest in manifests.values() for txn in manifest.open_writes}
                 _switch(replay, group, members, order=order, still_open=still_open, step=step)
                 advance_all(loads, Stage.PREPARED)
-                step(Step.SWEEP)
-                if dangling := replay.sweep(sorted(still_open)):
-                    observer(DanglingAborted(database=group.name, transactions=tuple(dangling)))
+                if not given_up:
+                    step(Step.SWEEP)
+                    if dangling := replay.sweep(sorted(still_open)):
+                        observer(DanglingAborted(database=group.name, transactions=tuple(dangling)))
             summaries = [
                 _finished(client, load, source_lost=source_lost)
                 or _publish_idle(client, load.policy, members[load.policy.name], observer)
@@ -210,6 +215,7 @@ def _load_of(
     run_copy: CopyRunners,
     observer: Observer,
     opened: OpenedTransactions,
+    given_up: Collection[str],
 ) -> MemberLoad:
     if member.idle:
         return MemberLoad(policy, member.dump, None)
@@ -223,6 +229,7 @@ def _load_of(
         observer=observer,
         check=held.check,
         opened=opened,
+        given_up=given_up,
     )
     return MemberLoad(policy, member.dump, load)
 

@@ -1,8 +1,9 @@
 """Takes over the targets of a group whose source is lost, at one moment of the source.
 
 A load of the group ends no transaction before all files of all members are copied. So either the load can be
-finished for all members without the source, or no transaction of it has become visible in any database. In
-both cases, the databases show all transactions of the source up to one of them, and each in all databases.
+finished for all members without the source, or no transaction of it has become visible in any database. An
+earlier load that can be finished is finished in its place. In all cases, the databases show all transactions
+of the source up to one of them, and each in all databases.
 """
 
 from __future__ import annotations
@@ -16,20 +17,28 @@ from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.group_lines import MEMBERS, GroupMember
-from airflow_hive_federation.replication.format.unfinished import unfinished_loads
+from airflow_hive_federation.replication.format.unfinished import (
+    begun_since,
+    unfinished_loads,
+    unsettled_loads,
+)
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
 from airflow_hive_federation.replication.groups.dump import GroupDump, read_group_dump
 from airflow_hive_federation.replication.groups.load import load_group
 from airflow_hive_federation.replication.groups.membership import refuse_part
 from airflow_hive_federation.replication.groups.together import hold_group
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.take_over import (
+    NOT_ENDED,
     TakeOverReport,
+    digests_before,
     is_copied,
-    is_latest,
+    make_way,
+    note_not_ended,
     nothing_to_copy,
     refuse_living,
     release,
@@ -75,24 +84,17 @@ def take_over_group(
         refuse_part(client, group, kept)
         whole = len(kept) == len(group.policies)
         dumped = _copied_dump(group, loaded) if whole else None
+    removed = dict.fromkeys([policy.name for policy in kept], 0)
     if dumped is not None:
-        load_group(
-            source,
-            target,
-            group,
-            dumped,
-            run_copy=lambda policy: nothing_to_copy(policy.storage_options),
-            source_lost=True,
-            observer=observer,
-        )
+        unfinished = {policy.name: unsettled_loads(policy, loaded[policy.name]) for policy in kept}
+        removed |= _end_load(source, target, group, dumped, unfinished=unfinished, observer=observer)
     reports = []
     with hold_group(target, group, observer) as held, held.target.client() as client:
         steps = {policy.name: Steps(observer, policy.target_database, held.check) for policy in kept}
-        removed = {}
         for policy in kept:
-            unfinished = list(unfinished_loads(policy, loaded_dump(client, policy)))
-            removed[policy.name] = remove_unfinished(
-                client, policy, unfinished, check=held.check, step=steps[policy.name]
+            left = unsettled_loads(policy, loaded_dump(client, policy))
+            removed[policy.name] += remove_unfinished(
+                client, policy, left, check=held.check, step=steps[policy.name]
             )
         # The members share their transactions: no file of any member may wait for them any more.
         for policy in kept[:1]:
@@ -104,6 +106,68 @@ def take_over_group(
             reports.append(report)
         held.prove()
     return reports
+
+
+def _end_load(
+    source: MetastorePool,
+    target: MetastorePool,
+    group: ReplicationGroup,
+    dumped: GroupDump,
+    *,
+    unfinished: Mapping[str, Sequence[DumpDirectory]],
+    observer: Observer,
+) -> dict[str, int]:
+    """End a load of the group whose files are all copied.
+
+    :param unfinished: the unfinished loads of each policy.
+    :return: for each policy, the number of files of later loads that were in the way and are removed.
+    """
+    options = {policy.name: policy.storage_options for policy in group.policies}
+    dumps = {
+        member.policy: DumpDirectory(member.dump, options[member.policy])
+        for member in dumped.members
+        if not member.idle
+    }
+    later: dict[str, list[str]] = {}
+    for name, dump in dumps.items():
+        if begun := begun_since(dump, (other.uri for other in unfinished[name])):
+            later[name] = begun
+    removed = {}
+    if later:
+        with hold_group(target, group, observer) as held, held.target.client() as client:
+            for policy in group.policies:
+                if policy.name in later:
+                    removed[policy.name] = make_way(
+                        client,
+                        policy,
+                        dumps[policy.name],
+                        unfinished[policy.name],
+                        check=held.check,
+                        step=Steps(observer, policy.target_database, held.check),
+                    )
+
+    def copier(policy: ReplicationPolicy) -> CopyRunner:
+        begun = later.get(policy.name, ())
+        return nothing_to_copy(
+            policy.storage_options, begun, digests_before(dumps[policy.name]) if begun else {}
+        )
+
+    try:
+        load_group(
+            source,
+            target,
+            group,
+            dumped,
+            run_copy=copier,
+            source_lost=True,
+            given_up=[uri for uris in later.values() for uri in uris],
+            observer=observer,
+        )
+    except NOT_ENDED as error:
+        if not later:
+            raise
+        note_not_ended(dumped.dump, error)
+    return removed
 
 
 def _is_let_go(client: MetastoreClient, policy: ReplicationPolicy) -> bool:
@@ -128,14 +192,23 @@ def _copied_dump(group: ReplicationGroup, loaded: Mapping[str, str]) -> GroupDum
         changed = [member for member in members if not member.idle]
         waiting = [member for member in changed if member.dump != loaded.get(member.policy)]
         if waiting and all(
-            member.dump in begun[member.policy]
-            and is_latest(begun[member.policy][member.dump], begun[member.policy].values())
-            and is_copied(begun[member.policy][member.dump])
+            member.dump in begun[member.policy] and is_copied(begun[member.policy][member.dump])
             for member in waiting
         ):
             event_id = min(member.event_id for member in members)
             copied.append(GroupDump(group=group.name, dump=record, event_id=event_id, members=members))
-    return max(copied, key=lambda dump: dump.event_id, default=None)
+    # A cycle in which nothing has happened at the source may repeat the event of the one before.
+    return max(copied, key=lambda dump: (dump.event_id, _begun_before(group, dump)), default=None)
+
+
+def _begun_before(group: ReplicationGroup, dumped: GroupDump) -> int:
+    """Return the number of loads that had begun when a dump was made."""
+    options = {policy.name: policy.storage_options for policy in group.policies}
+    return sum(
+        len(DumpDirectory(member.dump, options[member.policy]).manifest().begun)
+        for member in dumped.members
+        if not member.idle
+    )
 
 
 def _records(

@@ -24,7 +24,7 @@ Only the last step marks the dump as loaded, and every step reads from the targe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import DumpIncompleteError, FileVanishedError
@@ -55,6 +55,7 @@ def load_into_target(
     threads: int = 4,
     observer: Observer = LOGGED,
     check: Callable[[], None] = lambda: None,
+    given_up: Collection[str] = (),
 ) -> LoadSummary:
     """Load a finished dump; one that was published already changes nothing.
 
@@ -66,6 +67,8 @@ def load_into_target(
     :param observer: receives the events of progress.
     :param check: runs before each step and before each file is moved or removed, and raises if the cycle
         must end.
+    :param given_up: URIs of dumps whose loads have begun since this dump was made. No file of theirs may be
+        in the way, and their transactions stay open.
     :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
@@ -85,6 +88,7 @@ def load_into_target(
             threads=threads,
             observer=observer,
             check=check,
+            given_up=given_up,
         )
     )
 
@@ -100,11 +104,13 @@ def staged_load(
     observer: Observer = LOGGED,
     check: Callable[[], None] = lambda: None,
     opened: OpenedTransactions | None = None,
+    given_up: Collection[str] = (),
 ) -> StagedLoad:
     """Load a dump as :func:`load_into_target` does, and pause at each stage.
 
     :param opened: the transactions of the policy's group. The group ends them between the stages
         ``ALLOCATED`` and ``PREPARED``, and aborts dangling ones after that.
+    :param given_up: see :func:`load_into_target`.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     step = Steps(observer, policy.target_database, check)
@@ -120,11 +126,13 @@ def staged_load(
             step=step,
             check=check,
             opened=opened,
+            given_up=given_up,
         )
         published_id = load.published_event()
         if published_id is None:
             try:
-                yield from _carry_out(load, source, run_copy, in_group=opened is not None)
+                sweeps = opened is None and not given_up
+                yield from _carry_out(load, source, run_copy, in_group=opened is not None, sweeps=sweeps)
             except FileVanishedError as error:
                 raise _out_of_date(directory, error) from error
         else:
@@ -138,7 +146,7 @@ def staged_load(
 
 
 def _carry_out(
-    load: TargetLoad, source: MetastorePool, run_copy: CopyRunner, *, in_group: bool
+    load: TargetLoad, source: MetastorePool, run_copy: CopyRunner, *, in_group: bool, sweeps: bool
 ) -> Iterator[Stage]:
     load.check_dump()
     load.claim_places()
@@ -158,7 +166,7 @@ def _carry_out(
         load.keep_compactions_away()
         load.drop()
         load.describe()
-        if not in_group:
+        if sweeps:
             load.sweep()
     load.note_files()
     load.request_compactions()

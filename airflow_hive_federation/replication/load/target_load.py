@@ -76,6 +76,7 @@ class TargetLoad:
     :param step: announces the steps.
     :param check: runs before each file is moved or removed, and raises if the cycle must end.
     :param opened: the transactions of the policy's group, which are open already.
+    :param given_up: URIs of dumps whose loads may have begun since this one's dump was made.
     """
 
     def __init__(
@@ -90,8 +91,10 @@ class TargetLoad:
         step: Steps,
         check: Callable[[], None],
         opened: OpenedTransactions | None,
+        given_up: Collection[str] = (),
     ) -> None:
         self._check = check
+        self._given_up = given_up
         self._client = client
         self._pool = pool
         self._threads = threads
@@ -146,7 +149,7 @@ class TargetLoad:
                 remedy="Dump the next increment from where the target stands.",
                 differences=[],
             )
-        position.refuse_loads_since(self._policy, self._directory)
+        position.refuse_loads_since(self._policy, self._directory, given_up=self._given_up)
         position.refuse_foreign_writes(self._policy, replaced=self._repair_plan.replaced)
         return None
 
@@ -465,11 +468,8 @@ class TargetLoad:
 
     def _made_before(self, candidates: Iterable[Described]) -> list[Described]:
         """Return the tables or partitions that another load has made."""
-        return [
-            candidate
-            for candidate in candidates
-            if (candidate.parameters or {}).get(markers.CHECKPOINT) != self._directory.uri
-        ]
+        own = self._directory.uri
+        return [made for made in candidates if (made.parameters or {}).get(markers.CHECKPOINT) != own]
 
     def _make_room_for_partitions(self, table: str, renewed: Sequence[str]) -> None:
         present = set(self._client.list_partition_names(self._database, table))

@@ -90,7 +90,9 @@ def test_a_remote_database_by_operators(
     refresh = RefreshRemoteOperator(task_id="refresh", remote="air_mirror", **LOCAL)
     added: list[tuple[str, object]] = []
     events = {REFRESHED: SimpleNamespace(add=lambda asset, extra: added.append((asset.uri, extra["remote"])))}
-    report = refresh.execute({"outlet_events": events})  # type: ignore[typeddict-item]
+    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="refresh", map_index=-1, try_number=1)
+    context: Any = {"outlet_events": events, "ti": ti}
+    report = refresh.execute(context)
     assert (report["created"], report["with_partitions"]) == (["new"], ["visit"])
     assert (published().points_to, published().via, published().event_id) == (
         FAR,
@@ -104,6 +106,10 @@ def test_a_remote_database_by_operators(
     assert [(table.namespace, table.name) for table in read] == [
         (f"hive://127.0.0.1:{metastores['far'].port}", f"{FAR}.{name}") for name in ("new", "visit")
     ]
+    # The task failed after its refresh, and finds nothing left to do.
+    ti.try_number = 2
+    assert refresh.execute(context)["named"] == ["new", "visit"]
+    assert added[2:] == added[:2]
     with connected(metastores["far"]) as client:
         client.drop_table(FAR, "new", delete_data=False)
     fail = RefreshRemoteOperator(task_id="fail", remote="air_mirror", on_dropped="fail", **LOCAL)

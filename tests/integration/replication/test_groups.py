@@ -264,10 +264,11 @@ def test_the_targets_are_taken_over_as_of_one_moment(site: GroupSite) -> None:
 def test_a_take_over_leaves_no_rows_of_a_load_that_has_not_copied_all(site: GroupSite) -> None:
     site.commit()
     site.cycle()
-    before, (_, files) = site.visible(), site.files()
-    # An earlier load had copied all, and cannot be ended any more once another one has begun.
+    # An earlier load had copied all, and ended nothing.
     site.commit()
+    whole = site.source_visible()
     site.stop(site.dump(), "functions", 0)
+    _, files = site.files()
     site.commit()
 
     # The files of the second member are in place, and the load does not know it.
@@ -280,10 +281,10 @@ def test_a_take_over_leaves_no_rows_of_a_load_that_has_not_copied_all(site: Grou
 
     with pytest.raises(StorageFullError):
         load_group(site.source, site.target, site.group, site.dump(), run_copy=interrupted)
-    assert len(site.files()[1]) == len(files) + 4
-    assert [report.removed for report in take_over(site)] == [2, 2]
+    assert len(site.files()[1]) == len(files) + 2
+    assert [report.removed for report in take_over(site)] == [1, 1]
     assert site.files()[1] == files
-    assert {name: ids[:1] for name, ids in site.visible().items()} == before
+    assert {name: ids[:2] for name, ids in site.visible().items()} == whole
 
 
 def take_over(site: GroupSite) -> list[TakeOverReport]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -33,7 +34,8 @@ pytestmark = pytest.mark.slow
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 #: How far the last load had got.
-SCENES = ("none", "copying", "replaying")
+#: In the last two, this was the last load but one: it had copied all, and the last one had not.
+SCENES = ("none", "copying", "replaying", "early", "twice")
 WRITES = (
     "INSERT INTO lost_none.t VALUES (66)",
     "DELETE FROM lost_none.t",
@@ -106,7 +108,9 @@ def interrupt(site: Cycles, scene: str) -> None:
     ends = iter(range(3))
 
     def replay_some(step: str) -> None:
-        if (scene == "copied" and step == "functions") or (step.startswith("end ") and next(ends) == 2):
+        if (scene == "early" and step == "open transactions") or (
+            step.startswith("end ") and next(ends) == 2
+        ):
             raise KilledHereError
 
     dump = site.dump().dump
@@ -119,6 +123,46 @@ def interrupt(site: Cycles, scene: str) -> None:
             run_copy=copy_some if scene == "copying" else run_copy,
             observer=at_steps(replay_some),
         )
+
+
+def interrupt_again(scenes: dict[str, Cycles]) -> None:
+    """Interrupt the next load of the last two scenes before it has copied all."""
+    scenes["none"].write("INSERT INTO lost.t VALUES (5)", "INSERT INTO lost.made VALUES (8)")
+    for scene in ("early", "twice"):
+        interrupt(scenes[scene], "copying")
+    # It may have copied a part of a delta in which a compaction had merged those of both loads.
+    deltas = directory(scenes["early"], "t")
+    (first,) = deltas.glob("delta_0000002_0000002*")
+    shutil.copytree(first, deltas / "delta_0000002_0000005")
+
+
+def directory(site: Cycles, table: str) -> Path:
+    """Return the directory of a table of the target."""
+    with site.target.client() as client:
+        location = client.get_table(site.policy.target_database, table).sd.location
+    return Path(local_path(location) or "")
+
+
+def streamed_write_ids(site: Cycles) -> list[int]:
+    """Return the write ids of the rows in the file of the streaming batch."""
+    (batch,) = directory(site, "s").glob("delta_0000001_0000004/bucket_00000")
+    column = orc.read_table(str(batch), columns=["currentTransaction"])["currentTransaction"]
+    return [int(number) for number in column.to_pylist()]
+
+
+def assert_let_go(cycle: Cycles) -> None:
+    with cycle.target.client() as client:
+        described = client.get_database(cycle.policy.target_database)
+        assert "readonly" not in (described.parameters or {})
+        left = client.call("get_open_txns_info").open_txns or ()  # type: ignore[attr-defined]
+    assert not [
+        transaction
+        for transaction in left
+        if transaction.state == types.TxnState.OPEN
+        and transaction.hostname.endswith(f"replication {cycle.policy.name}")
+    ]
+    with pytest.raises(TargetNotOursError):
+        cycle.cycle()
 
 
 @pytest.fixture
@@ -144,7 +188,7 @@ def test_a_lost_source(
         f"CREATE TABLE lost.t (id int) {ACID}",
         "INSERT INTO lost.t VALUES (1)",
     )
-    for scene in ("copying", "replaying"):
+    for scene in SCENES[1:]:
         scenes[scene].bootstrap()
     batches = []
 
@@ -155,7 +199,7 @@ def test_a_lost_source(
 
     # This cut lies within the batch; those of the other scenes have all of its write ids.
     site.bootstrap(before_dump=stream)
-    for scene in ("copying", "replaying"):
+    for scene in SCENES[1:]:
         scenes[scene].cycle()
     batches[0].commit(3)
     site.write(
@@ -163,10 +207,10 @@ def test_a_lost_source(
         "INSERT INTO lost.made VALUES (7)",
         *(f"INSERT INTO lost.t VALUES ({number})" for number in (2, 3, 4)),
     )
-    # A load was copied, and killed; so was the next one, which had not copied all.
-    interrupt(scenes["copying"], "copied")
-    for scene in ("copying", "replaying"):
-        interrupt(scenes[scene], scene)
+    for scene in SCENES[1:]:
+        interrupt(scenes[scene], "replaying" if scene == "twice" else scene)
+    batches[0].commit(4)
+    interrupt_again(scenes)
     batches[0].connection.close()
     for statement in WRITES:
         with pytest.raises(HiveSqlError, match=r"(?i)read.?only"):
@@ -191,32 +235,23 @@ def test_a_lost_source(
         for table, read in (("s", streamed), ("t", rows)):
             guarded.execute(f"INSERT INTO {database}.{table} VALUES (9)")
             read[scene] = sorted(hive_sql_target.execute(f"SELECT id FROM {database}.{table}"))
-        with cycle.target.client() as client:
-            described = client.get_database(database)
-            assert "readonly" not in (described.parameters or {})
-            left = client.call("get_open_txns_info").open_txns or ()  # type: ignore[attr-defined]
-        assert not [
-            transaction
-            for transaction in left
-            if transaction.state == types.TxnState.OPEN
-            and transaction.hostname.endswith(f"replication {scene}")
-        ]
-        with pytest.raises(TargetNotOursError):
-            cycle.cycle()
-    assert rows["none"] == rows["copying"] == [("1",), ("9",)]
-    assert streamed["none"] == streamed["copying"] == [("1",), ("2",), ("9",)]
-    assert streamed["replaying"] == [("1",), ("2",), ("3",), ("9",)]
-    assert rows["replaying"] == [("1",), ("2",), ("3",), ("4",), ("9",)]
-    assert removed["none"] == removed["replaying"] == 0
-    assert removed["copying"] > 0
+        assert_let_go(cycle)
+    copied = ("replaying", "early", "twice")
+    assert {scene: "".join(row for (row,) in found) for scene, found in rows.items()} == {
+        **dict.fromkeys(("none", "copying"), "19"),
+        **dict.fromkeys(copied, "12349"),
+    }
+    assert {scene: "".join(row for (row,) in found) for scene, found in streamed.items()} == {
+        **dict.fromkeys(("none", "copying"), "129"),
+        **dict.fromkeys(copied, "1239"),
+    }
+    assert {scene for scene, files in removed.items() if not files} == {"none", "replaying"}
     # The name of a table that was not made is free, its directory empty.
     hive_sql_target.execute(f"CREATE TABLE lost_copying.made (id int) {ACID}")
     assert hive_sql_target.execute("SELECT * FROM lost_copying.made") == []
-    assert hive_sql_target.execute("SELECT * FROM lost_replaying.made") == [("7",)]
-    with scenes["copying"].target.client() as client:
-        place = Path(local_path(client.get_table("lost_copying", "s").sd.location) or "")
-    assert not list(place.parent.rglob("_hive_federation"))
-    # No row of the third transaction is left for the day on which the metastore forgets that it was aborted.
-    (batch,) = place.glob("delta_0000001_0000004/bucket_00000")
-    write_ids = orc.read_table(str(batch), columns=["currentTransaction"])["currentTransaction"]
-    assert write_ids.to_pylist() == [1, 2]
+    made = [hive_sql_target.execute(f"SELECT * FROM lost_{scene}.made") for scene in copied]
+    assert made == [[("7",)]] * len(copied)
+    assert not list(directory(scenes["copying"], "s").parent.rglob("_hive_federation"))
+    # No row of a later transaction is left for the day on which the metastore forgets that it was aborted.
+    left = {scene: streamed_write_ids(scenes[scene]) for scene in ("copying", "early", "twice")}
+    assert left == {"copying": [1, 2], "early": [1, 2, 3], "twice": [1, 2, 3]}

@@ -16,6 +16,7 @@ from airflow_hive_federation.catalog.factories import CONNECTION
 from airflow_hive_federation.catalog.thrift import URIS
 from airflow_hive_federation.clusters.routing.decision import Decision, InputUse, OutputUse, Rule
 from airflow_hive_federation.clusters.statements.statement import TableName
+from airflow_hive_federation.errors import RemoteUnavailableError
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.operators import remote
 from airflow_hive_federation.operators.lineage import (
@@ -140,10 +141,15 @@ def test_a_remote_reads_the_tables_of_another_hive_metastore(
 def test_a_refresh_updates_the_assets_of_the_tables_that_events_name(
     connection: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """They do even if the task's lineage cannot be found out."""
     report = RefreshReport(remote="mirror", event_id=7, created=["c"], altered=["b"], named=["a", "b"])
     opened = SimpleNamespace(refresh=lambda *_, **__: report, open=lambda *_: None)
     monkeypatch.setattr(remote, "remotes_of", lambda *_, **__: nullcontext(opened))
-    monkeypatch.setattr(remote, "behind", lambda _, names: [])
+
+    def fails(*_: object) -> list[TableDataset]:
+        raise RemoteUnavailableError("Gone.", remote="mirror")
+
+    monkeypatch.setattr(remote, "behind", fails)
     task = RefreshRemoteOperator(
         task_id="refresh", remote="mirror", metastore_conn_id=connection(host="near")
     )
@@ -157,8 +163,10 @@ def test_a_refresh_updates_the_assets_of_the_tables_that_events_name(
             assert alias == REFRESHED
             return SimpleNamespace(add=lambda asset, extra: updated.append((asset.uri, extra)))
 
-    context: Any = {"outlet_events": Events()}
+    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="refresh", map_index=-1, try_number=2)
+    context: Any = {"outlet_events": Events(), "ti": ti}
     assert task.execute(context)["named"] == ["a", "b"]
+    assert opened.tried.number == ti.try_number
     extra = {"event_id": 7, "remote": "mirror"}
     assert updated == [(f"hive://near:9083/mirror/{name}", extra) for name in "abc"]
 

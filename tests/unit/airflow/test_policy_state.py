@@ -46,6 +46,7 @@ from airflow_hive_federation.published.documents import PolicyName, PublishedCyc
 from airflow_hive_federation.replication import failover
 from airflow_hive_federation.replication.dump import bootstrap, drain
 from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
+from airflow_hive_federation.replication.groups import announcing
 from airflow_hive_federation.replication.groups import bootstrap as groups_bootstrap
 from airflow_hive_federation.replication.groups import dump as groups_dump
 from airflow_hive_federation.replication.groups import load as groups_load
@@ -530,6 +531,8 @@ def test_the_tasks_of_a_group_link_to_a_dump(
         return loaded
 
     monkeypatch.setattr(groups_bootstrap, "bootstrap_group", bootstrapped)
+    monkeypatch.setattr(announcing, "bootstraps_to_announce", lambda _, __, loads, ___: loads)
+    monkeypatch.setattr(announcing, "note_announced", lambda *_: None)
     for done in (GroupStateOperator.publish_cycles, GroupBootstrapOperator.note):
         monkeypatch.setattr(GroupBootstrapOperator, done.__name__, lambda *_, **__: None)
         monkeypatch.setattr(GroupLoadOperator, done.__name__, lambda *_, **__: None)

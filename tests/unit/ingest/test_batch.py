@@ -342,10 +342,12 @@ def test_a_partition_of_another_storage_is_refused(
     with builder("parted").connect() as connection:
         connection.begin_transaction()
         connection.write(b"1,a,x")
+        connection.write(b"2,b,new")
         with pytest.raises(InvalidTable, match=r"Partition p=x of d\.parted is not stored as its table"):
             connection.commit_transaction()
         assert not list(tmp_path.glob("parted/**/*bucket*"))
         connection.abort_transaction()
+    assert list(metastore.partitions["d", "parted"]) == ["p=x"]
 
 
 def test_a_partition_that_another_writer_has_made_first(

@@ -23,7 +23,8 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import probes
-from airflow_hive_federation.remotes.links import EVENT, PATH
+from airflow_hive_federation.remotes.links import EVENT, PATH, RUN
+from airflow_hive_federation.remotes.positions import Try
 from airflow_hive_federation.remotes.read import read_remote_table, reading_remote_tables
 from airflow_hive_federation.remotes.refresh import OnDropped
 from airflow_hive_federation.remotes.session import Remotes
@@ -367,6 +368,41 @@ def test_a_refresh_names_the_tables_that_an_interrupted_one_has_changed(
     assert (report.altered, report.with_partitions, report.named) == (["plain"], [], ["parted", "plain"])
     # The position is written.
     assert remotes.refresh(Kind.DATABASE, MIRROR).named == []
+
+
+def test_a_try_names_what_earlier_tries_of_its_run_have_refreshed(
+    remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog
+) -> None:
+    remotes.run(f"{MAKE}; {MAKE_MIRROR}")
+    far.put_table(*changed("parted", note="changed"))
+    remotes.tried = Try(key="a")
+    assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["parted"]
+    assert remotes.refresh(Kind.TABLE, PLAIN).named == []
+    # The task failed after its position was written, and goes on with later events.
+    far.put_table(*changed("plain", note="changed"))
+    remotes.tried = Try(key="a", number=2)
+    for _ in range(2):
+        assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["parted", "plain"]
+        assert remotes.refresh(Kind.TABLE, PLAIN).named == ["plain"]
+    assert remotes.refresh(Kind.DATABASE, MIRROR, whole=True).named == ["parted", "plain"]
+    remotes.tried = Try(key="b")
+    assert remotes.refresh(Kind.DATABASE, MIRROR).named == []
+    far.put_table(*changed("plain", note="again"))
+    assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["plain"]
+    # Its own run, and no earlier one, is what the link has now.
+    remotes.tried = Try(key="b", number=2)
+    assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["plain"]
+    # A table that is gone updates no asset.
+    far.drop_table(DATABASE, "plain")
+    assert remotes.refresh(Kind.DATABASE, MIRROR).named == []
+    assert near.databases["mirror"].parameters[RUN].startswith("b ")
+
+
+def test_a_remote_without_events_names_all_tables_when_it_is_tried_again(without_events: Remotes) -> None:
+    without_events.run(MAKE_MIRROR)
+    for number, named in ((1, []), (2, ["parted", "plain"])):
+        without_events.tried = Try(key="a", number=number)
+        assert without_events.refresh(Kind.DATABASE, MIRROR).named == named
 
 
 def test_only_linked_tables_are_named(remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog) -> None:

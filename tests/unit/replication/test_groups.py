@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,10 +40,12 @@ from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.cycle import is_published, load_dump, load_idle
 from airflow_hive_federation.replication.failover import start_failover, switch_roles
 from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
 from airflow_hive_federation.replication.format.group_lines import ENDS, MEMBERS, GroupMember
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of, refuse_alone
+from airflow_hive_federation.replication.groups import announcing
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.groups.ends import ended_in, ends_of_group
 from airflow_hive_federation.replication.groups.load import GroupLoadSummary, load_group
@@ -209,6 +212,33 @@ def test_changed_tables_of_all_members_update_their_assets(
     known_bytes = 5 if loading.startswith("load.") else None
     assert (output.database, output.table, output.size_bytes) == ("copy", "t", known_bytes)
     assert task.lineage.skipped == {"a.v": "it is a view"}
+
+
+def test_a_bootstrap_that_no_run_has_announced_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try was killed between the publications of a and b; c is at an increment, d came from elsewhere."""
+    fields = {"dump_root": f"file:{tmp_path}"}
+    group = ReplicationGroup(name="shop", policies=[policy(name, **fields) for name in "abcd"])
+    dumps = {member.name: DumpDirectory(f"{member.directory}/1-2-3") for member in group.policies}
+    for member in group.policies:
+        dumped_by = replace(member, group="") if member.name == "d" else member
+        kind = DumpKind.INCREMENT if member.name == "c" else DumpKind.BOOTSTRAP
+        dumps[member.name].finish_dump(manifest(kind=kind, policy=DumpedPolicy.of(dumped_by)))
+    monkeypatch.setattr(announcing, "loaded_dump", lambda _, member: dumps[member.name].uri)
+    target: Any = SimpleNamespace(client=nullcontext)
+    numbers = {"event_id": 4, "tables": 0, "partitions": 0, "functions": 0}
+    own = LoadSummary(dump=dumps["b"].uri, database="b", **numbers)
+
+    def announced(run: str, *loads: LoadSummary) -> list[str]:
+        found = announcing.bootstraps_to_announce(target, group, loads, run)
+        announcing.note_announced(group, found, run)
+        return [load.database for load in found]
+
+    assert announced("first", own) == ["a", "b"]
+    # The task was killed again, before Airflow had taken its result; then a later run comes.
+    assert announced("first") == ["a", "b"]
+    assert announced("second") == []
 
 
 def test_a_dump_survives_xcom() -> None:

@@ -1,0 +1,117 @@
+"""Reads the events after the position of a link, and writes the position.
+
+The tries of a task's run are one refresh: a try may fail after it has written the position, and no event is
+then left for the next try to read. So the position is written together with the run and the event before its
+first try, from which each try of the run begins its report.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from airflow_hive_federation.catalog.roles import Catalog, EventSource
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.calls.base import batches
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.changes import TableChange, changes_between
+from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends
+from airflow_hive_federation.remotes.links import NO_EVENT, Link, Run, link_of, readable_link
+from airflow_hive_federation.remotes.statement import Kind, Name
+
+log = logging.getLogger(__name__)
+
+TABLES_PER_CALL = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Try:
+    """A try of a task's run.
+
+    :param key: a hexadecimal text that all tries of the run share, and no other run has.
+    :param number: number of the try, from 1.
+    """
+
+    key: str
+    number: int = 1
+
+
+def changes_after(remote: Catalog, link: Link, position: int) -> Mapping[str, TableChange] | None:
+    """Return the tables that the remote has changed since a link's position; ``None`` for all tables.
+
+    :param position: last event to read.
+    """
+    if not isinstance(remote, EventSource) or position == NO_EVENT:
+        return None
+    if link.event_id is None:
+        return None
+    if not remote.has_events_after(link.event_id):
+        log.warning("%s: the remote has lost events after %s.", link.local, link.event_id)
+        return None
+    events, database = remote.events(link.event_id, position), link.remote.database or ""
+    return changes_between(events, database, after=link.event_id, up_to=position)
+
+
+def earlier_tries(
+    ends: Ends, link: Link, tried: Try, *, linked: Sequence[str], whole: bool
+) -> tuple[Link, Sequence[str]]:
+    """Return the link with the run that refreshes it, and the tables that earlier tries may have changed.
+
+    :param tried: the present try.
+    :param linked: names of the linked tables that the present try has compared.
+    :param whole: it has compared all tables, so nothing shows which of them an earlier try has changed.
+    :raises RemoteUnavailableError: if the remote does not answer.
+    """
+    again = linked if whole and tried.number > 1 else ()
+    if link.event_id is None or link.event_id == NO_EVENT:
+        return link, again
+    if link.run is None or link.run.key != tried.key:
+        return replace(link, run=Run(key=tried.key, since=link.event_id)), again
+    if whole or link.run.since == link.event_id:
+        return link, again
+    with ends.breaker.guard():
+        changes = changes_after(ends.remote, replace(link, event_id=link.run.since), link.event_id)
+    return link, list(_linked(ends, link, changes))
+
+
+def _linked(ends: Ends, link: Link, changes: Mapping[str, TableChange] | None) -> Iterator[str]:
+    """Yield the local names of those linked tables that changes name; ``None`` names all."""
+    local = link.local
+    if link.kind is Kind.TABLE:
+        if changes is None or (link.remote.table or "") in changes:
+            yield local.table or ""
+        return
+    with ends.local.client() as client:
+        names = {name.lower() for name in client.list_tables(local.database or "")}
+        named = names if changes is None else names.intersection(changes)
+        for batch in batches(sorted(named), TABLES_PER_CALL):
+            for table in client.get_tables(local.database or "", batch):
+                name = Name(database=local.database, table=str(table.tableName).lower())
+                stored = readable_link(Kind.TABLE, name, table.parameters)
+                if isinstance(stored, Link) and stored.member:
+                    yield str(name.table)
+
+
+def publish(ends: Ends, link: Link, position: int) -> None:
+    """Write the position into the link's object, which is read again just before."""
+    with ends.local.client() as client:
+        if link.kind is Kind.DATABASE:
+            database = client.get_database(link.local.database or "")
+            database.parameters = {
+                **(database.parameters or {}),
+                **replace(link, event_id=position).parameters(),
+            }
+            client.alter_database(link.local.database or "", database)
+            return
+        table = client.get_table(link.local.database or "", link.local.table or "")
+        kept = link_of(link.kind, link.local, table.parameters)
+        if kept is not None:
+            made = replace(link, event_id=position, path=kept.path, definition=kept.definition)
+            table.parameters = {**(table.parameters or {}), **made.parameters()}
+            alter(client, table)
+
+
+def alter(client: MetastoreClient, table: types.Table) -> None:
+    """Alter a local table, and keep its statistics."""
+    client.alter_table(table.dbName, table.tableName, table, environment=KEEP_STATISTICS)
