@@ -15,10 +15,13 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.errors import HiveFederationError
 from tests.conftest import local_spark
+from tests.support.history_operations import MORE_OPERATIONS
 from tests.support.history_runs import HistoryError, Servers, run_history
 from tests.support.hive_3_histories import HIVE_3, Hive3, hive_3_sql
 from tests.support.hive_3_metastore import hive_3_metastore
@@ -36,6 +39,18 @@ def main(argv: list[str]) -> int:
         type=float,
         default=0.3,
         help="share of the cycles that are cut off at some step, and run again",
+    )
+    parser.add_argument(
+        "--amid",
+        type=float,
+        default=0.2,
+        help="share of the cycles while whose dump is written something happens on the source",
+    )
+    parser.add_argument(
+        "--compactions",
+        type=float,
+        default=0.2,
+        help="probability that a table of the target is compacted before a cycle",
     )
     parser.add_argument(
         "--source", choices=tuple(_SOURCES), default="hive4", help="the version of Hive of the source"
@@ -60,14 +75,17 @@ def main(argv: list[str]) -> int:
             try:
                 place = Path(root) / str(seed)
                 done = run_history(
-                    servers,
+                    replace(servers, kind=replace(servers.kind, operations=MORE_OPERATIONS)),
                     seed,
                     options.operations,
                     place,
                     cuts=options.cuts,
+                    amid=options.amid,
+                    compactions=options.compactions,
                     progress=_Progress(seed, options.operations),
                 )
-            except HistoryError as error:
+            except (HistoryError, HiveFederationError) as error:
+                # Of the latter, the history could not be removed.
                 traceback.print_exception(error)
                 failed.append(seed)
                 _keep_logs(seed, logs)

@@ -40,13 +40,49 @@ class Steps:
             self.taken.append(step)
 
 
+class Interruption(Steps):
+    """Counts steps, and has an action happen after one of them.
+
+    :param number: the step.
+    """
+
+    def __init__(self, number: int, action: Callable[[], None]) -> None:
+        super().__init__(None)
+        self._number = number
+        self._action = action
+        self.happened = False
+
+    def take(self, step: str) -> None:
+        super().take(step)
+        with self._lock:
+            due = not self.happened and len(self.taken) >= self._number
+            self.happened |= due
+        if due:
+            # Its own steps count, too, and those of other threads go on.
+            self._action()
+
+
 @contextmanager
 def cut_at(last: int | None) -> Iterator[Steps]:
     """Have every metastore call and every change of a local file system count.
 
     :param last: the first that fails; ``None`` only counts.
     """
-    steps = Steps(last)
+    with counted_by(Steps(last)) as steps:
+        yield steps
+
+
+@contextmanager
+def acting_at(number: int, action: Callable[[], None]) -> Iterator[Interruption]:
+    """Have an action happen at a step of a piece of work, before the step is taken; or never."""
+    interruption = Interruption(number, action)
+    with counted_by(interruption):
+        yield interruption
+
+
+@contextmanager
+def counted_by(steps: Steps) -> Iterator[Steps]:
+    """Have some steps count the calls of metastores and the changes of local file systems."""
 
     def counted(call: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
         def step(self: Any, *args: Any, **kwargs: Any) -> Any:

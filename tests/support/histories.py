@@ -16,13 +16,14 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from airflow_hive_federation.acid.names import parse_directory
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.sql import HiveSqlError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from airflow_hive_federation.model.partitions import unescape
+from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
 from tests.support.history_files import BUCKET_FILE, Row, insert_rows, prepare_partitions
@@ -120,6 +121,8 @@ class History:
     bucket = BUCKET_FILE
     #: Updates and deletes do not exclude each other.
     shared_writes = False
+    #: An external table with partitions can be dropped after it was renamed.
+    drops_renamed = True
 
     def __init__(
         self,
@@ -134,6 +137,8 @@ class History:
         self.databases = tuple(databases)
         self.tables: list[Table] = []
         self.views: dict[str, Table] = {}
+        #: By table and value of its partition, directories that were theirs before SET LOCATION.
+        self.left: dict[tuple[Table, str], list[Path]] = {}
         self.log: list[str] = []
         self.refused: list[str] = []
         self._sql = sql
@@ -141,6 +146,8 @@ class History:
         self.client = MetastoreClient(self._settings)
         self._external = metastore.external_warehouse
         self._numbers = itertools.count(1)
+        #: The directories of the databases' managed tables.
+        self._homes: dict[str, Path] = {}
         self._open: list[OpenWrite] = []
         self._streams: list[Stream] = []
         for database in databases:
@@ -158,6 +165,11 @@ class History:
         ):
             self._create(self.databases[0], kind, partitioned=partitioned, buckets=buckets)
         self._create(self.databases[-1], Kind.ACID, partitioned=False, buckets=0)
+        for table in self.tables:
+            if table.kind is Kind.ACID:
+                described: Any = self.client.get_table(table.database, table.name)
+                place = Path(str(described.sd.location).removeprefix("file:"))
+                self._homes[table.database] = place.parent
 
     def run(self, count: int, operations: Mapping[Operation, int] | None = None) -> None:
         """Do some operations.
@@ -232,6 +244,12 @@ class History:
         if not names:
             raise NotNow
         return unescaped(self.chance.choice(sorted(names)))
+
+    def may_rename(self, table: Table) -> bool:
+        """Whether a table can get another name."""
+        if not self.drops_renamed and table.partitioned and table.kind is Kind.EXTERNAL:
+            return False
+        return not any(view is table for view in self.views.values())
 
     def new_name(self) -> str:
         return f"t{next(self._numbers)}"
@@ -369,6 +387,39 @@ class History:
             else [described.sd.location]
         )
         return [Path(str(place).removeprefix("file:")) for place in sorted(map(str, places))]
+
+    def place(self, table: Table, value: str = "") -> Path:
+        """The directory of a table, or of its partition of a value."""
+        described: Any = self.client.get_table(table.database, table.name)
+        if table.partitioned:
+            name = partition_name(["p"], [value])
+            (described,) = self.client.iter_partitions(table.database, table.name, names=[name])
+        return Path(str(described.sd.location).removeprefix("file:"))
+
+    def elsewhere(self, database: str) -> Path:
+        """A directory of a database that does not exist, in one that does."""
+        home = self._homes[database] / "elsewhere"
+        home.mkdir(parents=True, exist_ok=True)
+        return home / self.new_name()
+
+    def has_aborted(self, table: Table, place: Path) -> bool:
+        """Whether a directory has rows of aborted transactions, which Hive would show if it forgot these."""
+        # (Nothing is open on the table.)
+        aborted = self.client.get_valid_write_ids([table.full_name])[table.full_name].invalidWriteIds or ()
+        deltas = [parse_directory(path.name) for path in place.glob("*delta_*")]
+        return any(
+            delta.min_write_id <= write_id <= delta.max_write_id for delta in deltas for write_id in aborted
+        )
+
+    def forget_places(self, table: Table) -> None:
+        """Forget the former directories of a table: it is another one."""
+        self.left = {owned: places for owned, places in self.left.items() if owned[0] is not table}
+
+    def rename_partition(self, table: Table, old: str, new: str) -> None:
+        if self.sql(
+            f"ALTER TABLE {table.full_name} PARTITION (p = '{old}') RENAME TO PARTITION (p = '{new}')"
+        ):
+            table.rows = [(new if value == old else value, *rest) for value, *rest in table.rows]  # type: ignore[misc]
 
     def drop_partition(self, table: Table, value: str) -> None:
         self.sql(f"ALTER TABLE {table.full_name} DROP PARTITION (p = '{value}')")

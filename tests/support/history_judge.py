@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,15 @@ class Seen:
     :param rows: with their ``ROW__ID``, for a full ACID table.
     :param created: lines of its definition.
     :param partitions: name → definition.
+    :param transactional: all rows of it that a dump has are of one moment.
+    :param keys: number of its partition columns, the last ones of a row.
     """
 
     rows: tuple[Any, ...]
     created: tuple[str, ...]
     partitions: Mapping[str, Any]
+    transactional: bool
+    keys: int
 
 
 def shown(sql: Sql, table: Any) -> Iterator[str]:
@@ -132,6 +136,26 @@ def differences(source: Mapping[str, Seen | None], target: Mapping[str, Seen | N
     return differences
 
 
+def of_no_moment(states: Sequence[Mapping[str, Seen | None]], target: Mapping[str, Seen | None]) -> list[str]:
+    """Return a line per partition of a transactional table whose rows it had at none of several moments.
+
+    The name of a partition, and the columns, may be those of another moment than the rows.
+    """
+    strange = []
+    for name, seen in sorted(target.items()):
+        if seen is None or not seen.transactional:
+            continue
+        known = [state[name] for state in states if name in state]
+        usual = {rows for one in known if one for rows in _by_partition(one).values()}
+        strange += [
+            f"{name} {partition}: {len(rows)} rows of no moment: {sorted(rows, key=repr)[:5]}, "
+            f"and not {[sorted(other - rows, key=repr)[:3] for other in usual if other & rows]}"
+            for partition, rows in _by_partition(seen).items()
+            if rows not in usual
+        ]
+    return strange
+
+
 def evidence(client: MetastoreClient, database: str, tables: Collection[str]) -> Iterator[str]:
     """Yield the state of tables in a metastore and its directories, for the message of a failure."""
     open_txns: Any = client.call("get_open_txns_info")
@@ -159,6 +183,17 @@ def _differences(source: Seen, target: Seen) -> Iterator[str]:
             yield f"partition {name}: {ours} became {other}"
 
 
+def _by_partition(seen: Seen) -> dict[str, frozenset[Any]]:
+    """Group rows by their partitions, without the nulls of columns that may have been added."""
+    partitions: dict[str, set[Any]] = {} if seen.keys else {"": set()}
+    for row in seen.rows:
+        values = list(row[: len(row) - seen.keys])
+        while values and values[-1] is None:
+            values.pop()
+        partitions.setdefault("/".join(map(str, row[len(row) - seen.keys :])), set()).add(tuple(values))
+    return {partition: frozenset(rows) for partition, rows in partitions.items()}
+
+
 def _seen(client: MetastoreClient, sql: Sql, table: Any, created: Created) -> Seen:
     name, kind = f"{table.dbName}.{table.tableName}", table_kind(table)
     columns = "ROW__ID, *" if kind is TableKind.FULL_ACID else "*"
@@ -167,6 +202,8 @@ def _seen(client: MetastoreClient, sql: Sql, table: Any, created: Created) -> Se
         rows=rows,
         created=tuple(created(sql, table)),
         partitions=_partitions(client, table) if table.partitionKeys and kind.has_files else {},
+        transactional=kind.transactional,
+        keys=len(table.partitionKeys or ()),
     )
 
 

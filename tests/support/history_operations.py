@@ -9,7 +9,18 @@ import pyarrow as pa
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
-from tests.support.histories import ACID, ARROW, WORDS, History, Kind, NotNow, Operation, Table, unescaped
+from tests.support.histories import (
+    ACID,
+    ARROW,
+    PARTITIONS,
+    WORDS,
+    History,
+    Kind,
+    NotNow,
+    Operation,
+    Table,
+    unescaped,
+)
 from tests.support.history_files import delete_rows, prepare_partitions
 
 
@@ -175,7 +186,7 @@ def rename(history: History) -> str:
     table = history.pick(free=True)
     database = history.chance.choice((table.database, *history.databases))
     new = f"{database}.{history.new_name()}"
-    if any(view is table for view in history.views.values()):
+    if not history.may_rename(table):
         raise NotNow
     if history.sql(f"ALTER TABLE {table.full_name} RENAME TO {new}"):
         table.database, _, table.name = new.partition(".")
@@ -186,7 +197,7 @@ def swap_names(history: History) -> str:
     """Replace a table as a deployment does: the new one takes the old one's name."""
     old = history.pick(Kind.ACID, free=True)
     new = Table(old.database, history.new_name(), old.kind, dict(old.columns), old.partitioned, old.buckets)
-    if any(view is old for view in history.views.values()):
+    if not history.may_rename(old):
         raise NotNow
     backup = history.new_name()
     history.sql(f"CREATE {history.definition(new)}")
@@ -198,14 +209,71 @@ def swap_names(history: History) -> str:
     return new.full_name
 
 
+def exchange_names(history: History) -> str:
+    """Give two tables of a database each other's names."""
+    one = history.pick(free=True)
+    others = [table for table in history.tables if table.database == one.database and table is not one]
+    if not others:
+        raise NotNow
+    other = history.chance.choice(others)
+    if not (history.may_rename(one) and history.may_rename(other)):
+        raise NotNow
+    history.free(other)
+    between = f"{one.database}.{history.new_name()}"
+    names = one.full_name, other.full_name
+    if history.sql(f"ALTER TABLE {names[0]} RENAME TO {between}"):
+        history.sql(f"ALTER TABLE {names[1]} RENAME TO {names[0]}")
+        history.sql(f"ALTER TABLE {between} RENAME TO {names[1]}")
+        one.name, other.name = other.name, one.name
+    return " ".join(names)
+
+
+def set_location(history: History) -> str:
+    """Give a transactional table or partition another directory: an empty, a former or a renamed one."""
+    table = history.pick(Kind.ACID, Kind.INSERT_ONLY, free=True)
+    value = history.partition(table) if table.partitioned else ""
+    clause = f" PARTITION (p = '{value}')" if table.partitioned else ""
+    here, left = history.place(table, value), history.left.setdefault((table, value), [])
+    new = history.elsewhere(table.database)
+    moves = history.has_aborted(table, here) or history.chance.random() < 0.3
+    if moves and here.exists():
+        here.rename(new)
+    elif left and history.chance.random() < 0.5:
+        new = left.pop(history.chance.randrange(len(left)))
+    else:
+        new.mkdir()
+    if not history.sql(f"ALTER TABLE {table.full_name}{clause} SET LOCATION 'file:{new}'"):
+        if not here.exists():
+            new.rename(here)
+        return table.full_name
+    if here.exists():
+        # Out of the way of a table that gets its name.
+        left.append(here.rename(history.elsewhere(table.database)))
+    return table.full_name
+
+
+def update_partition_value(history: History) -> str:
+    """Try to move rows to another partition, which Hive refuses."""
+    table = history.pick(Kind.ACID, partitioned=True, free=True)
+    assert not history.sql(f"UPDATE {table.full_name} SET p = '{history.chance.choice(PARTITIONS)}'")
+    history.refused.pop()
+    return table.full_name
+
+
+def pass_partition_name(history: History) -> str:
+    """Give a partition the name of one that is dropped."""
+    table = history.pick(Kind.ACID, Kind.INSERT_ONLY, partitioned=True, free=True)
+    gone, other = history.partition(table), history.partition(table)
+    if gone == other:
+        raise NotNow
+    history.drop_partition(table, gone)
+    history.rename_partition(table, other, gone)
+    return table.full_name
+
+
 def rename_partition(history: History) -> str:
     table = history.pick(partitioned=True, free=True)
-    old = history.partition(table)
-    new = history.new_name()
-    if history.sql(
-        f"ALTER TABLE {table.full_name} PARTITION (p = '{old}') RENAME TO PARTITION (p = '{new}')"
-    ):
-        table.rows = [(new if value == old else value, *rest) for value, *rest in table.rows]  # type: ignore[misc]
+    history.rename_partition(table, history.partition(table), history.new_name())
     return table.full_name
 
 
@@ -302,6 +370,7 @@ def create_again(history: History) -> str:
     table.kind = history.chance.choice((Kind.ACID, Kind.INSERT_ONLY))
     table.partitioned = history.chance.random() < 0.5
     table.buckets, table.rows = 0, []
+    history.forget_places(table)
     table.columns = {"id": "int", "s": "string", "n": "int"}
     history.sql(f"CREATE {history.definition(table)}")
     return table.full_name
@@ -388,4 +457,31 @@ OPERATIONS: Mapping[Operation, int] = {
     analyze: 2,
     compact: 4,
     write_external: 5,
+}
+#: ``make torture`` has these, too; the suite's histories would become longer.
+MORE_OPERATIONS: Mapping[Operation, int] = {
+    **OPERATIONS,
+    exchange_names: 1,
+    set_location: 2,
+    pass_partition_name: 1,
+    update_partition_value: 1,
+}
+#: These change what the names that a dump lists stand for.
+EXCHANGES: Mapping[Operation, int] = {
+    create_again: 3,
+    exchange_names: 3,
+    swap_names: 3,
+    rename: 2,
+    rename_partition: 2,
+    pass_partition_name: 4,
+    set_location: 3,
+    exchange_partition: 1,
+    drop_partition: 2,
+    drop: 1,
+    overwrite: 1,
+    truncate: 1,
+    add_column: 1,
+    compact: 1,
+    insert_by_files: 1,
+    stream: 1,
 }

@@ -11,25 +11,41 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from airflow_hive_federation.compaction.plan import CompactionKind
+from airflow_hive_federation.compaction.requests import compact_table
+from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import DumpIncompleteError, FileVanishedError, HiveFederationError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.cycle import load_dump, load_idle
 from airflow_hive_federation.replication.dump.drain import open_transactions
 from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
+from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.replica.table_index import changed_tables
 from airflow_hive_federation.replication.verify.verify import verify_replica
 from tests.support.both_readers import read_both_ways
-from tests.support.cutting import Cut, cut_at
+from tests.support.cutting import Cut, acting_at, cut_at
 from tests.support.histories import History, Metastore, Operation, Sql
-from tests.support.history_judge import Created, Seen, differences, evidence, look, shown, wrong_counts
-from tests.support.history_operations import OPERATIONS, begin_transaction, stream
+from tests.support.history_judge import (
+    Created,
+    Seen,
+    differences,
+    evidence,
+    look,
+    of_no_moment,
+    shown,
+    wrong_counts,
+)
+from tests.support.history_operations import EXCHANGES, OPERATIONS, begin_transaction, stream
 from tests.support.incrementing import Cycles, cycles, run_copy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+T = TypeVar("T")
 
 
 class HistoryError(AssertionError):
@@ -42,6 +58,7 @@ class SourceKind:
 
     :param operations: the operations, and how often each is chosen.
     :param between_dump_and_load: those that may come between a dump and its load.
+    :param amid: those that may come while a dump is written.
     :param created: the comparison of definitions.
     :param dumps_hold_locks: as long as a dump has not been loaded, it keeps exclusive statements waiting.
     :param writes_across_bootstrap: transactions are open when a bootstrap takes its snapshot.
@@ -50,6 +67,7 @@ class SourceKind:
     history: type[History] = History
     operations: Mapping[Operation, int] = field(default_factory=lambda: OPERATIONS)
     between_dump_and_load: Mapping[Operation, int] = field(default_factory=lambda: OPERATIONS)
+    amid: Mapping[Operation, int] = field(default_factory=lambda: EXCHANGES)
     created: Created = shown
     dumps_hold_locks: bool = False
     writes_across_bootstrap: bool = False
@@ -89,12 +107,16 @@ def run_history(
     *,
     a_cycle: int = 12,
     cuts: float = 0.0,
+    amid: float = 0.0,
+    compactions: float = 0.0,
     progress: Callable[[int, int], None] = lambda operations, cycles: None,
 ) -> Outcome:
     """Run a history of so many operations over two databases; afterwards nothing of it is left.
 
     :param a_cycle: operations between two cycles, on average.
     :param cuts: share of the cycles that are cut off at some step before they are run to their end.
+    :param amid: share of the cycles while whose dump is written an operation happens on the source.
+    :param compactions: probability that a table of a target is compacted before a cycle.
     :param progress: called between cycles, with the operations and the cycles so far.
     :raises HistoryError: source and replica differ, or a cycle failed.
     """
@@ -116,9 +138,9 @@ def run_history(
                 )
                 for database in databases
             ]
-            run = _Run(servers, history, policies, seed, cuts)
+            run = _Run(servers, history, policies, seed, _Shares(cuts, amid, compactions))
             run.run(operations, a_cycle, progress)
-    except (AssertionError, HiveFederationError) as error:
+    except (AssertionError, HiveFederationError, OSError) as error:
         text = "\n".join(history.log)
         raise HistoryError(f"seed {seed}, {operations} operations:\n{text}\n{error}") from error
     finally:
@@ -127,17 +149,26 @@ def run_history(
     return Outcome(seed, operations, run.cycles, run.cuts, history.refused)
 
 
+@dataclass(frozen=True)
+class _Shares:
+    cuts: float
+    amid: float
+    compactions: float
+
+
 class _Run:
     def __init__(
-        self, servers: Servers, history: History, policies: list[Cycles], seed: int, cuts: float
+        self, servers: Servers, history: History, policies: list[Cycles], seed: int, shares: _Shares
     ) -> None:
         self._servers = servers
         self._history = history
         self._policies = policies
-        self._share_of_cuts = cuts
+        self._shares = shares
         # Of its own, so that the operations do not depend on a cycle's draws.
         self._chance = random.Random(-seed)
         self.cycles = self.cuts = 0
+        #: Steps of the last dump.
+        self._steps = 30
         #: Read transactions that cycles have opened.
         self._leases: set[int] = set()
 
@@ -155,7 +186,8 @@ class _Run:
             done += count
             for site in self._policies:
                 if self._chance.random() < 0.8:
-                    self._cycle(site, during=self._chance.choice((0, 0, 0, 2)))
+                    self._compact(site)
+                    self._some_cycle(site)
                     self._end_leases()
             progress(done, self.cycles)
         self._history.end()
@@ -165,13 +197,86 @@ class _Run:
             self._compare(site, self._look(site, None), None)
             self._verify(site)
 
-    def _cycle(self, site: Cycles, *, during: int) -> None:
-        """A cycle; some operations come between its dump and its load."""
+    def _some_cycle(self, site: Cycles) -> None:
+        if self._shares.amid and self._chance.random() < self._shares.amid:
+            self._cycle_amid(site)
+            self._cycle(site, during=0, whole=True)
+        else:
+            self._cycle(site, during=self._chance.choice((0, 0, 0, 2)))
+
+    def _cycle_amid(self, site: Cycles) -> None:
+        """A cycle with an operation while its dump is written: each table is as it was at some moment."""
+        self._history.log.append(f"cycle of {site.policy.name}, and while it is dumped:")
+        self.cycles += 1
+        states = [self._look_at_target(site, None)]
+        of_history: set[int] = set()
+
+        def act() -> None:
+            states.append(self._look(site, None))
+            before = self._open_on_source()
+            self._history.run(1, self._servers.kind.amid)
+            of_history.update(self._open_on_source() - before)
+            states.append(self._look(site, None))
+
+        step = self._chance.randrange(1, self._steps + 1)
+        with self._noting_leases(), acting_at(step, act) as taken:
+            dumped = self._vanishing(site.dump)
+        self._history.log.append(f"  at step {step} of {len(taken.taken)}, {taken.taken[step - 1 : step]}")
+        self._leases -= of_history
+        if not taken.happened:
+            states.append(self._look(site, None))
+        if dumped is None:
+            return
+        self._steps = len(taken.taken)
+        if dumped.idle:
+            load_idle(site.target, site.policy, dumped.event_id)
+        elif self._vanishing(lambda: self._load(site, dumped.dump)) is None:
+            return
+        strange = of_no_moment(states, self._look_at_target(site, None))
+        if strange:
+            strange += self._evidence(site, {text.partition(" ")[0] for text in strange})
+        assert not strange, f"{site.policy.name}:\n  " + "\n  ".join(strange)
+
+    def _load(self, site: Cycles, dump: str) -> object:
+        return load_dump(site.source, site.target, site.policy, dump, run_copy=run_copy)
+
+    def _vanishing(self, work: Callable[[], T]) -> T | None:
+        """Do work whose files operations may have removed; ``None`` if another cycle has to do it."""
+        try:
+            return work()
+        except (DumpIncompleteError, FileVanishedError) as error:
+            self._history.log.append(f"  {type(error).__name__}: {error}")
+            return None
+
+    def _compact(self, site: Cycles) -> None:
+        """Compact a table of a target by our worker, as requests of loads have it done."""
+        if not self._shares.compactions or self._chance.random() >= self._shares.compactions:
+            return
+        with site.target.client() as client:
+            database = site.policy.target_database
+            tables = [
+                table.tableName
+                for table in client.get_tables(database, client.list_tables(database))
+                if table_kind(table).transactional
+            ]
+        if not tables:
+            return
+        name = f"{database}.{self._chance.choice(sorted(tables))}"
+        kind = self._chance.choice((CompactionKind.MAJOR, CompactionKind.MINOR))
+        settings = MetastoreSettings(uris=(self._servers.target.uri,))
+        reports = compact_table(settings, name, kind, in_threads(1))
+        self._history.log.append(f"compact {name} {kind}: {', '.join(report.state for report in reports)}")
+
+    def _cycle(self, site: Cycles, *, during: int, whole: bool = False) -> None:
+        """A cycle; some operations come between its dump and its load.
+
+        :param whole: compare all tables.
+        """
         self._history.log.append(f"cycle of {site.policy.name}")
         self.cycles += 1
         with self._noting_leases():
-            dumped = (self._chance.random() < self._share_of_cuts and self._cut(site)) or site.dump()
-        names = self._names(site, dumped)
+            dumped = (self._chance.random() < self._shares.cuts and self._cut(site)) or site.dump()
+        names = None if whole else self._names(site, dumped)
         expected = self._look(site, names)
         if dumped.idle:
             load_idle(site.target, site.policy, dumped.event_id)
@@ -183,7 +288,7 @@ class _Run:
                 if not during:
                     raise
                 # A file that it lists was rewritten meanwhile.
-                self._cycle(site, during=0)
+                self._cycle(site, during=0, whole=whole)
                 return
         self._compare(site, expected, names)
 
@@ -244,13 +349,22 @@ class _Run:
 
     def _compare(self, site: Cycles, expected: dict[str, Seen | None], names: set[str] | None) -> None:
         """Compare a replica with what its source was at the dump."""
-        database, sql = site.policy.target_database, self._servers.target_sql
         wrong = differences(expected, self._look_at_target(site, names))
         if names is None:
-            wrong += wrong_counts(site.target, sql, database)
+            wrong += self._wrong_counts(site)
         if wrong:
             wrong += self._evidence(site, {text.partition(":")[0] for text in wrong})
         assert not wrong, f"{site.policy.name}:\n  " + "\n  ".join(wrong)
+
+    def _wrong_counts(self, site: Cycles) -> list[str]:
+        """Return the counts that Hive believes on the target, and that are right on the source."""
+        servers, policy = self._servers, site.policy
+        wrong = wrong_counts(site.target, servers.target_sql, policy.target_database)
+        if wrong:
+            # Hive leaves wrong ones itself: it counts rows that it writes beside a partition's directory.
+            of_source = wrong_counts(site.source, servers.source_sql, policy.source_database)
+            wrong = [text for text in wrong if text not in of_source]
+        return wrong
 
     def _evidence(self, site: Cycles, tables: Collection[str]) -> Iterator[str]:
         """Yield the state of the tables that differ on both sides, and the result of a second comparison."""

@@ -88,6 +88,8 @@ class Hive3History(History):
     bucket = "bucket_00000"
     # It does not know exclusive writes.
     shared_writes = True
+    # The statistics of the columns of its partitions keep the former name (HIVE-27539).
+    drops_renamed = False
 
     def drop_partition(self, table: Table, value: str) -> None:
         # Its SQL finds no partition on a Java that is newer than 8.
@@ -144,6 +146,7 @@ HIVE_3 = SourceKind(
     history=Hive3History,
     operations=OPERATIONS,
     between_dump_and_load=_SHARED,
+    amid=_SHARED,
     created=stored,
     dumps_hold_locks=True,
     writes_across_bootstrap=True,

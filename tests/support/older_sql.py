@@ -117,6 +117,8 @@ def _settings(uri: str, home: Path) -> dict[str, str]:
         "hadoop.tmp.dir": f"{home}/hadoop",
         "mapreduce.framework.name": "local",
         "hive.metastore.uris": uri,
+        # The engine, and no metastore, chooses the directory of a database that it creates.
+        "hive.metastore.warehouse.dir": f"file://{home}/warehouse",
         "hive.exec.scratchdir": f"file://{home}/scratch",
         "hive.exec.local.scratchdir": f"{home}/local",
         "hive.downloaded.resources.dir": f"{home}/resources",

@@ -80,6 +80,10 @@ class Evidence:
         emptied = self._emptied.get(table, ())
         return WHOLE_TABLE in emptied or partition in emptied or self.of_partition(table, partition)
 
+    def has_emptied(self, table: str) -> bool:
+        """Return whether all rows of a table, or of any of its partitions, were removed."""
+        return bool(self._emptied.get(table))
+
     def speaks_of_partitions(self, table: str) -> bool:
         """Return whether any partition of a table was dropped, renamed or emptied."""
         return bool(self._partitions.get(table) or self._emptied.get(table))

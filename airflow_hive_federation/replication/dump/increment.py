@@ -54,6 +54,7 @@ from airflow_hive_federation.replication.dump.increment_summary import (
     summary_of,
 )
 from airflow_hive_federation.replication.dump.later_events import LaterEvents, is_exchanged
+from airflow_hive_federation.replication.dump.relocated import refuse_relocated
 from airflow_hive_federation.replication.dump.removals import (
     Losses,
     Unexplained,
@@ -113,7 +114,7 @@ def dump_increment(
     :raises EventCorruptError: an event cannot be read, and its database is not known.
     :raises UnknownEventError: an event has a type this version does not know.
     :raises SourceDirectoryMissingError: the directory of a table that is new to the target does not exist.
-    :raises FileVanishedError: a table lost partitions each time that it was listed.
+    :raises FileVanishedError: a table lost partitions each time that it was listed, or got another directory.
     :raises UnexplainedRemovalError: the source lacks objects that the target has, no event records their
         removal, and the policy does not allow as much.
     :raises LocationConflictError: tables would share or nest directories of the target.
@@ -313,10 +314,10 @@ class _Dump:
             return self._as_before(name)
         try:
             if plan.work is TableWork.CONTINUE and plan.write_ids and named.partitionKeys:
-                write = partial(self._write_table, name, plan)
+                write = partial(self._write_table, named, plan)
                 dumped, listed_after = written_at_once(self._source, self._directory, write)
                 return replace(dumped, listed_after=listed_after)
-            return self._write_table(name, plan)
+            return self._write_table(named, plan)
         except NoSuchObjectError:
             # A later event records its drop.
             self._observer(TableVanished(table=f"{self._database}.{name}"))
@@ -359,9 +360,11 @@ class _Dump:
             self._observer(TableExchanged(table=f"{self._database}.{name}", replica_stays=stays))
         return tables
 
-    def _write_table(self, name: str, plan: TablePlan) -> _DumpedTable:
+    def _write_table(self, named: types.Table, plan: TablePlan) -> _DumpedTable:
+        name = named.tableName
         with self._source.pool.client() as client:
             table = self._documents.read_table(client, name, plan.write_ids)
+            refuse_relocated(named, table, plan.work)
             kind = table_kind(table)
             constraints = client.get_table_constraints(self._database, name)
             home = self._home(name, plan)
@@ -414,7 +417,9 @@ class _Dump:
             work=plan.work,
             recorded_changes=TableChanges(
                 writes=len(plan.writes),
-                renewed=renewed_partitions(self._moment, self._directory, name, changed.places),
+                renewed=renewed_partitions(
+                    self._moment, self._directory, name, changed.places, transactional=True, whole=False
+                ),
                 gone=self._gone(name, changed.before, changed.places),
                 concerned=tuple(sorted(changed.concerned)),
             ),
@@ -456,7 +461,7 @@ class _Dump:
             seed=plan.seed,
             writes=len(plan.writes),
             renewed=renewed_partitions(
-                self._moment, self._directory, name, places, home if kind.transactional else None
+                self._moment, self._directory, name, places, transactional=kind.transactional, whole=True
             )
             if plan.work is TableWork.CONTINUE
             else (),

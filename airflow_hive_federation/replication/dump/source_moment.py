@@ -20,10 +20,11 @@ from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, plan_table
-from airflow_hive_federation.replication.dump.relocated import is_relocated
+from airflow_hive_federation.replication.dump.relocated import FormerPlaces, is_relocated
 from airflow_hive_federation.replication.dump.removals import Unexplained
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
+from airflow_hive_federation.replication.dump.truncated import is_truncated
 from airflow_hive_federation.replication.dump.unreadable_events import warn_of_unreadable
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
@@ -59,6 +60,7 @@ class IncrementStart:
 class SourceMoment:
     """The state of the source at the cycle's moment.
 
+    :param former: the directories from which its tables were copied.
     :param staying: tables that the target has as the dump before describes them, so that they could stay.
     """
 
@@ -70,6 +72,7 @@ class SourceMoment:
     skipped: Mapping[str, str]
     absent: AbsentTables
     table_index: TableIndex
+    former: FormerPlaces
     open_before: Mapping[int, Mapping[str, int]]
     repair_plan: RepairPlan
     last_event: SourceEvent | None
@@ -195,6 +198,7 @@ class SourceMoment:
         )
         source.settle(client, Unexplained(tables=absent.unexplained), folded.to_id)
         write_ids = readable_write_ids(client, tables, transactions)
+        former = FormerPlaces(table_index=table_index, unfinished=start.unfinished)
         begun = BegunTables(start.unfinished, position, table_index, previous.event_id)
 
         def another(table: types.Table) -> bool:
@@ -232,13 +236,17 @@ class SourceMoment:
                     replace=wire_table.tableName
                     in repair_plan.replaced | changes.renamed | table_index.retained
                     or another(wire_table)
-                    or is_relocated(wire_table, folded, table_index, source.options),
+                    or is_relocated(wire_table, folded, former, source.options)
+                    or is_truncated(
+                        wire_table, write_ids.get(wire_table.tableName), folded, former, source.options
+                    ),
                 )
                 for wire_table in tables
             },
             skipped=skipped,
             absent=replace(absent, dropped=absent.dropped | absent.unexplained),
             table_index=table_index,
+            former=former,
             open_before=open_before,
             repair_plan=repair_plan,
             last_event=note_event(client, folded.to_id) or previous.last_event,

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.replication.dump.documents import Documents
 from tests.support.incrementing import Cycles, cycles
 
@@ -126,3 +127,23 @@ def test_a_bootstrap_leaves_out_a_table_whose_name_passes_to_another_one(site: C
     assert rows(site, "other") == [("1",)]
     site.cycle()
     site.assert_equal(*(f"SELECT * FROM {{db}}.{table}" for table in ("again", "plain", "other")))
+
+
+def test_a_table_that_gets_another_directory_is_dumped_again(site: Cycles, source: EmbeddedMetastore) -> None:
+    site.write(
+        f"CREATE TABLE exchanged.placed (id int) {ACID}",
+        "INSERT INTO exchanged.placed VALUES (1)",
+    )
+    site.bootstrap()
+    site.write("INSERT INTO exchanged.placed VALUES (2)")
+    other = source.warehouse / "exchanged.db" / "other"
+    other.mkdir()
+
+    def exchange() -> None:
+        site.write(f"ALTER TABLE exchanged.placed SET LOCATION 'file:{other}'")
+
+    with before_the_tables_are_read(exchange), pytest.raises(FileVanishedError, match="another directory"):
+        site.dump()
+    site.write("INSERT INTO exchanged.placed VALUES (3)")
+    site.cycle()
+    assert rows(site, "placed") == [("3",)]

@@ -173,6 +173,24 @@ def test_partitions_that_come_between_locks_and_snapshot(far: MetastoreClient) -
     far.commit_txn(txn)
 
 
+def test_truncated_tables_and_partitions_lose_their_rows(
+    far: MetastoreClient, both: Scheduled, hive_sql_target: HiveSql
+) -> None:
+    """Hive 3.1 removes the files, and leaves no directory that hides them on the target."""
+    tables = {"emptied": None, "emptied_part": [PARTITION]}
+    for table, partitions in tables.items():
+        make_table(far, DATABASE, table, partitioned=bool(partitions))
+        insert(far, table, 1)
+    both.change(include_tables="emptied.*", target_database=f"{DATABASE}_emptied")
+    both.cycle()
+    for table, partitions in tables.items():
+        far.call("truncate_table", DATABASE, table, partitions)
+        insert(far, table, 2)
+    both.cycle()
+    for table in tables:
+        assert hive_sql_target.execute(f"SELECT a FROM {DATABASE}_emptied.{table}") == [("2",)]
+
+
 def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> None:
     both.target, both.source = both.source, both.target
     before = far.list_databases()

@@ -19,9 +19,14 @@ from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.status import read_lags
 from airflow_hive_federation.storage.filesystem import local_path
 from tests.support.incrementing import Cycles, cycles
+from tests.support.observing import at_steps
 
 NewCycles = Callable[[str], Cycles]
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+
+
+class KilledHereError(Exception):
+    """The process was killed here."""
 
 
 @pytest.fixture
@@ -177,6 +182,53 @@ def test_tables_and_partitions_that_get_other_directories(
     site.write("ALTER TABLE inc_loc.p RENAME TO inc_loc.q")
     site.cycle()
     site.assert_equal("SELECT ROW__ID, * FROM {db}.q")
+
+
+def test_directories_that_are_taken_back_after_a_killed_load(
+    new_cycles: NewCycles, source: EmbeddedMetastore
+) -> None:
+    site = new_cycles("inc_back")
+    site.write(
+        f"CREATE TABLE inc_back.t (id int) {ACID}",
+        f"CREATE TABLE inc_back.p (id int) PARTITIONED BY (d string) {ACID}",
+        "INSERT INTO inc_back.t VALUES (1)",
+        "INSERT INTO inc_back.p PARTITION (d) VALUES (1, 'x'), (2, 'y'), (3, 'z')",
+    )
+    site.bootstrap()
+    home = source.warehouse / "inc_back.db"
+    for place in ("other/t", "other/x", "p/inside"):
+        (home / place).mkdir(parents=True)
+    shutil.move(home / "p" / "d=y", home / "p" / "inside" / "y")
+    site.write(
+        f"ALTER TABLE inc_back.t SET LOCATION 'file:{home}/other/t'",
+        f"ALTER TABLE inc_back.p PARTITION (d = 'x') SET LOCATION 'file:{home}/other/x'",
+        f"ALTER TABLE inc_back.p PARTITION (d = 'y') SET LOCATION 'file:{home}/p/inside/y'",
+        "INSERT INTO inc_back.t VALUES (10)",
+        "INSERT INTO inc_back.p PARTITION (d = 'x') VALUES (10)",
+    )
+
+    def stop(step: str) -> None:
+        if step.startswith("end "):
+            raise KilledHereError
+
+    with pytest.raises(KilledHereError):
+        site.load(site.dump().dump, at_steps(stop))
+    site.write(
+        f"ALTER TABLE inc_back.t SET LOCATION 'file:{home}/t'",
+        f"ALTER TABLE inc_back.p PARTITION (d = 'x') SET LOCATION 'file:{home}/p/d=x'",
+    )
+    site.cycle()
+    queries = "SELECT ROW__ID, * FROM {db}.t", "SELECT ROW__ID, * FROM {db}.p"
+    site.assert_equal(*queries)
+    assert site.rows("SELECT id FROM {db}.t")[1] == [("1",)]
+
+    # Another partition gets the name, and with it the directory from which the files were moved.
+    site.write(
+        "ALTER TABLE inc_back.p DROP PARTITION (d = 'y')",
+        "INSERT INTO inc_back.p PARTITION (d = 'y') VALUES (7)",
+    )
+    site.cycle()
+    site.assert_equal(*queries)
 
 
 def test_one_transaction_in_several_tables_and_one_that_aborts(new_cycles: NewCycles) -> None:

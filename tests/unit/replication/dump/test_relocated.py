@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.dump.relocated import is_relocated, relocated_partitions
+from airflow_hive_federation.replication.dump.relocated import (
+    FormerPlaces,
+    is_relocated,
+    refuse_relocated,
+    relocated_partitions,
+)
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.format.kinds import TableKind
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
+from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
 from airflow_hive_federation.replication.metadata.table_locations import TableLocations
 from tests.support.dumps import manifest
@@ -24,8 +33,8 @@ PARTITIONS = {
     "p=back": ("hdfs://n/x/back", "file:/w/t/p=back", "a", "b"),
     "p=moved": ("file:/x/moved", "file:/y/moved", "a", "ab"),
     "p=form": ("file:/x/form", "file:///x//form", "a", "b"),
-    # The target has another directory for it.
-    "p=inside": ("file:/w/t/p=inside", "file:/w/t/of/p", "a", "b"),
+    # The target has two directories for it.
+    "p=inside": ("file:/w/t/p=inside", "file:/w/t/of/p", "a", "a"),
     "p=empty": ("file:/w/t/p=empty", "file:/x/empty", "", "b"),
 }
 
@@ -71,7 +80,7 @@ def test_partitions_with_other_directories_and_other_files(tmp_path: Path, root:
     now = dump(tmp_path / "now", table(root), 1)
     lines = [partition(name, line[1]) for name, line in PARTITIONS.items() if line[1]]
     places = TableLocations(table(root), lines)
-    assert relocated_partitions(before, now, "t", places) == {"p=away", "p=back"}
+    assert relocated_partitions(before, now, "t", places) == {"p=away", "p=back", "p=inside"}
 
 
 def test_a_table_that_has_moved_alone(tmp_path: Path) -> None:
@@ -101,6 +110,10 @@ def test_a_table_that_has_moved_alone(tmp_path: Path) -> None:
         ({"keys": True}, False),
         ({"transactional": False}, False),
         ({"known": False}, False),
+        # A load that was killed has copied files of a third directory.
+        ({"location": "file:/w/t", "killed": True}, True),
+        ({"known": False, "killed": True}, True),
+        ({"location": "file:/w/t", "killed": True, "looked_at": False}, False),
     ],
 )
 def test_tables_with_other_directories_and_other_files(
@@ -136,4 +149,35 @@ def test_tables_with_other_directories_and_other_files(
         keys=change.get("keys", False),
         transactional=change.get("transactional", True),
     )
-    assert is_relocated(now, folded, index) is expected
+    killed = DumpDirectory(f"file:{tmp_path}/killed")
+    killed.write_table(TableDocument(table=table(f"file:{tmp_path}/x", keys=False), kind=TableKind.FULL_ACID))
+    killed.write_files("t", [replace(dumped, directory=f"file:{tmp_path}/x")])
+    killed.finish_dump(manifest(TableEntry(name="t", kind=TableKind.FULL_ACID)))
+    unfinished: Any = SimpleNamespace(dumps=[killed] if change.get("killed") else [])
+    former = FormerPlaces(table_index=index, unfinished=unfinished)
+    assert is_relocated(now, folded, former) is expected
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({}, True),
+        ({"location": "file:///w//t"}, False),
+        ({"keys": True}, False),
+        ({"transactional": False}, False),
+        ({"work": TableWork.REPLACE}, False),
+        ({"was_transactional": False}, False),
+    ],
+)
+def test_a_directory_that_is_another_one_than_at_the_moment(change: dict[str, Any], refused: bool) -> None:
+    shape = {name: change[name] for name in ("keys", "transactional") if name in change}
+    planned = table("file:/w/t", **{"keys": False, **shape})
+    if not change.get("was_transactional", True):
+        planned = table("file:/w/t", keys=False, transactional=False)
+    found = table(change.get("location", "file:/x/t"), **{"keys": False, **shape})
+    with (
+        pytest.raises(FileVanishedError, match="d\\.t was given another directory")
+        if refused
+        else nullcontext()
+    ):
+        refuse_relocated(planned, found, change.get("work", TableWork.CONTINUE))
