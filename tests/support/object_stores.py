@@ -33,10 +33,19 @@ STORES = ["gs", *(["abfs"] if os.environ.get(AZURITE) else [])]
 _ACCOUNT = "devstoreaccount1"
 #: Azurite's documented key.
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+#: Earlier versions (3.1.18 and before) call a method of Hadoop's vectored reads that Hadoop 3.4 has changed.
 _GCS_CONNECTOR = """
-test com.google.cloud.bigdataoss:gcs-connector:3.0.13:shaded@jar \
-40d1ea5415247e04c23d564ef1d2dda06a8950c17c5c3bc0c125c056375d3e56 37973705
+test com.google.cloud.bigdataoss:gcs-connector:4.0.3:shaded@jar \
+df458ae2de72c9b8a4e7f1256280a5ff73b293af53319c5c6c2e945155358c9e 40521708
 """
+#: Hadoop 3.5 has defaults such as 64m for a driver of its own; Google's takes bytes.
+_SIZES = {
+    "fs.gs.block.size": 64 << 20,
+    "fs.gs.rewrite.max.chunk.size": 512 << 20,
+    "fs.gs.outputstream.buffer.size": 8 << 20,
+    "fs.gs.inputstream.inplace.seek.limit": 8 << 20,
+    "fs.gs.inputstream.min.range.request.size": 2 << 20,
+}
 _OPENSSL = """
 test org.wildfly.openssl:wildfly-openssl:2.1.4.Final@jar \
 95decbc5d088b40e85f58d7726b8c8f4e3be6312a0f2660c2d714a23cee80279 443788
@@ -156,10 +165,12 @@ def _googles() -> Iterator[ObjectStore]:
             hadoop_settings={
                 "fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
                 "fs.gs.project.id": "p",
+                "fs.gs.client.type": "HTTP_API_CLIENT",
                 "fs.gs.storage.root.url": f"{url}/",
                 "fs.gs.auth.type": "UNAUTHENTICATED",
                 # The double lacks Google's request that moves an object: the driver copies and deletes.
                 "fs.gs.operation.move.enable": "false",
+                **{name: str(size_bytes) for name, size_bytes in _SIZES.items()},
             },
             hives_lock=_GCS_CONNECTOR,
             sparks_lock=_GCS_CONNECTOR,
