@@ -44,7 +44,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # Tests replicate from directories of this machine; the policy's own list is tested without this.
-os.environ["HIVE_FEDERATION_SOURCE_ROOTS"] = "file:/,s3://,hdfs://,memory://"
+os.environ["HIVE_FEDERATION_SOURCE_ROOTS"] = "file:/,s3://,gs://,abfs://,hdfs://,memory://"
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", driver_options())
 

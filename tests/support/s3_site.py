@@ -143,6 +143,10 @@ class S3Store:
         """The jars by which the embedded Hive reaches S3."""
         return fetched(AWS_SDK + HIVES)
 
+    def uri(self, bucket: str) -> str:
+        """Return the URI of a bucket."""
+        return f"{self.scheme}://{bucket}"
+
     def make_bucket(self, name: str) -> None:
         """Make a bucket."""
         filesystem, _ = open_filesystem(f"s3://{name}", self.options)

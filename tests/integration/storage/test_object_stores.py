@@ -1,6 +1,6 @@
 """Google's store, and Azure's by request, as dumps and copies use them; each store is a double.
 
-Google's is gcp-storage-emulator. Azure's is Azurite, and its tests run only beside one that runs already, see
+Google's is fake-gcs-server. Azure's is Azurite, and its tests run only beside one that runs already, see
 ``tests/support/object_stores.py``.
 """
 
@@ -102,8 +102,7 @@ def test_copying(way: str, bucket: str, store: ObjectStore, tmp_path: Path) -> N
 
 def test_a_file_has_its_name_when_it_is_whole(bucket: str, store: ObjectStore) -> None:
     put(f"{bucket}/t/f", b"former", store.options)
-    # The emulator of Google's store lacks the request that ends an upload which has begun.
-    for blocks in (0, 1) if store.scheme == "abfs" else (0,):
+    for blocks in (0, 1):
         with pytest.raises(ZeroDivisionError):
             write_and_fail(f"{bucket}/t/f", blocks, store)
         assert list_directory(f"{bucket}/t", options=store.options) == {"f": 6}

@@ -35,7 +35,7 @@ from airflow_hive_federation.storage.publishing import write_atomically
 from tests.support.cycling import rows
 from tests.support.observing import at_steps
 from tests.support.s3_site import moto_store
-from tests.support.s3_tables_site import QUERIES, KilledError, Site, check_cycles, open_site, stream
+from tests.support.store_tables_site import QUERIES, KilledError, Site, check_cycles, open_site, stream
 from tests.support.two_clusters import two_clusters
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A metastore whose tables lie on S3, and the checks of its tables."""
+"""A metastore whose tables lie in an object store, and the checks of its tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
@@ -29,7 +31,6 @@ from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from airflow_hive_federation.storage.publishing import write_atomically
 from tests.support.cycling import rows
 from tests.support.observing import at_steps
-from tests.support.s3_site import S3Store
 
 #: Hive reads these without a Tez job.
 QUERIES = ("select id, name, ROW__ID.writeId, ROW__ID.rowId from {}.orders", "select a from {}.outside")
@@ -37,6 +38,31 @@ QUERIES = ("select id, name, ROW__ID.writeId, ROW__ID.rowId from {}.orders", "se
 
 class KilledError(Exception):
     """A load was killed."""
+
+
+class TableStore(Protocol):
+    """A store that this package, Hive and its metastore reach."""
+
+    @property
+    def scheme(self) -> str: ...
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of its fsspec driver."""
+
+    @property
+    def hadoop_settings(self) -> dict[str, str]:
+        """Settings of its Hadoop driver."""
+
+    @property
+    def jars(self) -> list[Path]:
+        """The jars of its Hadoop driver, beside those of the embedded Hive."""
+
+    def uri(self, bucket: str) -> str:
+        """Return the URI of a bucket."""
+
+    def make_bucket(self, name: str) -> None:
+        """Make a bucket."""
 
 
 @dataclass
@@ -47,7 +73,7 @@ class Site:
     :param copies_before_kill: the number of files after which the next copy job is killed.
     """
 
-    store: S3Store
+    store: TableStore
     base: str
     settings: MetastoreSettings
     sql: HiveSql
@@ -80,16 +106,17 @@ class Site:
 
 
 @contextmanager
-def open_site(store: S3Store) -> Iterator[Site]:
+def open_site(store: TableStore) -> Iterator[Site]:
     """Start a metastore with tables in a new bucket ``lake`` of the store, and Hive's SQL on it."""
     store.make_bucket("lake")
-    base = f"{store.scheme}://lake/site"
+    lake = store.uri("lake")
+    base = f"{lake}/site"
     settings, jars = {**store.hadoop_settings, **_warehouses(base)}, store.jars
     policy = ReplicationPolicy(
         name="shop",
         source_database="shop",
         target_database="shop_copy",
-        dump_root=f"{store.scheme}://lake/dumps",
+        dump_root=f"{lake}/dumps",
         external_base=f"{base}/copies",
         storage_options=store.options,
     )
