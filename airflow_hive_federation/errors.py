@@ -246,7 +246,7 @@ class ReplicationError(HiveFederationError):
 
 
 class DumpIncompleteError(ReplicationError):
-    """The dump was not finished; run it again."""
+    """The dump is not finished, or is out of date: a file of the source that it lists is gone."""
 
 
 class DumpCorruptError(ReplicationError):
