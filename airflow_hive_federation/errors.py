@@ -11,7 +11,7 @@
     │   ├── OutcomeUnknownError · UnsupportedMethodError · NoSuchObjectError · AlreadyExistsError
     │   ├── InvalidObjectError · InvalidOperationError · MetastoreServerError
     │   └── TransactionError
-    │       ├── NoSuchTransactionError · TransactionAbortedError
+    │       ├── NoSuchTransactionError · TransactionAbortedError ── ReadTransactionLostError
     │       └── NoSuchLockError · LockTimeoutError · LockLostError
     ├── StorageError
     │   ├── FileVanishedError
@@ -191,6 +191,10 @@ class NoSuchTransactionError(TransactionError):
 
 class TransactionAbortedError(TransactionError):
     """The transaction was aborted: by its client, by a conflict, or by its timeout."""
+
+
+class ReadTransactionLostError(TransactionAbortedError, retryable=True):
+    """A read transaction has ended that kept files which are listed or copied; another attempt opens its own."""
 
 
 class NoSuchLockError(TransactionError):
