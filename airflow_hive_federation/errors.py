@@ -194,7 +194,7 @@ class TransactionAbortedError(TransactionError):
 
 
 class ReadTransactionLostError(TransactionAbortedError, retryable=True):
-    """A read transaction has ended that kept files which are listed or copied; another attempt opens its own."""
+    """A read transaction ended that kept files for a list or a copy; another attempt opens its own."""
 
 
 class NoSuchLockError(TransactionError):

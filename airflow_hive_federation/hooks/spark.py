@@ -178,7 +178,10 @@ class SparkPipelineHook(JobRunners, JobFollower):
         :raises SparkJobError: :meth:`on_kill` was called.
         """
         if self._killed:
-            raise SparkJobError("The task was killed; its next run goes on.")
+            raise SparkJobError(
+                "The task was killed.",
+                remedy="Run it again: it goes on from there, and copies no file twice.",
+            )
 
     def observer(self) -> Observer:
         """Return the caller's observer of progress, or one that writes lines of the task's log."""
@@ -326,7 +329,10 @@ class SparkPipelineHook(JobRunners, JobFollower):
         departs: bool,
     ) -> dict[str, Any]:
         if self._killed:
-            raise SparkJobError("The Spark job was killed before it began.")
+            raise SparkJobError(
+                "The Spark job was killed before it began.",
+                remedy="Run the task again: copied files are not copied again.",
+            )
         failed: AirflowException | None = None
         try:
             submit_hook.submit(program, env=dict(environment))

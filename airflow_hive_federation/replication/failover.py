@@ -73,6 +73,10 @@ if TYPE_CHECKING:
 #: A side that is lost causes one of these errors.
 SILENCE = (MetastoreUnreachableError, MetastoreTimeoutError, TunnelUnreachableError)
 _SOURCE = {markers.FAILOVER: "SOURCE", markers.READ_ONLY: "true"}
+_OLDER_SOURCE = (
+    "This source cannot become a replica, so there is no way back. To move for good, stop its writers, run a "
+    "last cycle, stop its metastore, and take the target over (replicate failover --source-lost)."
+)
 #: These parameters make a database a target.
 _TARGET = (
     markers.POLICY,
@@ -180,7 +184,7 @@ def mark_source(
             observer(SourceIsReplica(database=policy.source_database))
             return None
         _refuse_replica(source_client, policy)
-        refuse_older(source_client, policy.source_database)
+        refuse_older(source_client, policy.source_database, role="source", remedy=_OLDER_SOURCE)
         loaded_dump(target_client, policy)
         _alter(source_client, policy.source_database, _SOURCE)
         lock.prove()

@@ -110,8 +110,8 @@ def keep_lease(client: MetastoreClient, txn_id: int) -> None:
     if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
         raise ReadTransactionLostError(
             f"The metastore has ended read transaction {txn_id}.",
-            remedy="Run it again. If this happens each time, raise hive.txn.timeout of that metastore, or look "
-            "for a process that was suspended.",
+            remedy="Run it again. If this happens each time, raise hive.txn.timeout of that metastore, or "
+            "look for a process that was suspended.",
             txn_id=txn_id,
         )
 

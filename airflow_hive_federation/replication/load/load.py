@@ -189,8 +189,8 @@ def _out_of_date(directory: DumpDirectory, error: FileVanishedError) -> DumpInco
     return DumpIncompleteError(
         f"Dump {directory.uri} is out of date: {error.message}",
         remedy=f"{again} (in Airflow: run the DAG, or clear its first task). Files that were copied are not "
-        "copied again. If the file is in its place, a machine of the job does not see it, for want of a mount "
-        "for instance: mend that, and load again.",
+        "copied again. If the file is in its place, a machine of the job does not see it, for want of a "
+        "mount for instance: mend that, and load again.",
         dump=directory.uri,
         path=error.facts.get("path"),
     )

@@ -208,7 +208,9 @@ def merge(
         if rows is not None
     ]
     if not kinds:
-        raise ConfigurationError(f"Nothing to merge into {layout.name}.")
+        raise ConfigurationError(
+            f"There are no rows to merge into {layout.name}.", remedy="Give updates, deletes or inserts."
+        )
     with _changing(work, transaction, _writes(layout, kinds)) as own:
         kept = None if updates is None else updates.persist()
         try:

@@ -100,7 +100,9 @@ def test_a_read_transaction_that_the_source_has_ended_keeps_nothing() -> None:
         with pytest.raises(ReadTransactionLostError, match="has ended read transaction 7"):
             keeper._beat(client)
     keeper._heart.give_up(TransactionAbortedError("The source has ended read transaction 7."))
-    with pytest.raises(ReadTransactionLostError, match="Files may have been removed while they were listed") as lost:
+    with pytest.raises(
+        ReadTransactionLostError, match="Files may have been removed while they were listed"
+    ) as lost:
         keeper.check()
     assert lost.value.retryable  # Airflow's next try opens another transaction, and lists anew.
 
