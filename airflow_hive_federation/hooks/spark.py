@@ -133,8 +133,8 @@ class SparkPipelineHook(JobRunners, JobFollower):
         :raises HiveFederationError: the job raised this error, which keeps its class and facts.
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
         :raises SparkRunTakenError: another call has submitted the same job in the meantime.
-        :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster`` with storage
-            options, or on a standalone cluster.
+        :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster``, and storage
+            options cannot reach the driver in secret, or the cluster is a standalone one.
         :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
         """
         from airflow_hive_federation.spark.runs import RunFiles, new_run, run_key

@@ -213,7 +213,7 @@ class KeepCopiesOperator(ClusterOperator):
         in C2``, or ``all of sales.items in C2``. With ``dropping older`` at the end of a rule with days, runs
         that compare all partitions drop the copies of partitions before the window. (templated)
     :param compare_hours: hours after which all partitions are compared, whatever the events name: Spark
-        writes files of its own tables without an event.
+        writes files of its own tables without an event. (templated)
     :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
     :param at_once: remove dropped and replaced copies now, although statements that were planned before may
         read them.

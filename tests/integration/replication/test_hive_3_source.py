@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.acid.markers import chosen
+from airflow_hive_federation.cli.main import main
+from airflow_hive_federation.cli.replicate import policy_text
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import AcidFormatError, UnsupportedMethodError
@@ -180,6 +182,49 @@ def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> 
     with pytest.raises(UnsupportedMethodError, match="get_max_allocated_table_write_id"):
         both.cycle()
     assert far.list_databases() == before
+
+
+def test_the_cut_over_to_hive_4(
+    hive_3: str,
+    target: EmbeddedMetastore,
+    far: MetastoreClient,
+    hive_sql_target: HiveSql,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The commands of production-example.md, which end a migration: there is no way back."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[*]"}')
+    database = f"{DATABASE}_moved"
+    policy = policy_of(target, tmp_path, name=database, target_database=database, include_tables="moved")
+    file = tmp_path / "moved.toml"
+
+    def command(*words: str, source: str = hive_3) -> int:
+        file.write_text(policy_text(policy, source, target.uri), encoding="utf-8")
+        return main(["replicate", words[0], str(file), *words[1:]])
+
+    make_table(far, DATABASE, "moved", partitioned=True)
+    insert(far, "moved", 1)
+    assert command("run") == 0
+    insert(far, "moved", 2)
+    assert command("run", "--verify-whole") == 0
+    capsys.readouterr()
+    assert command("failover") == 1
+    refused = capsys.readouterr().err
+    assert f"The metastore of source database {DATABASE} cannot hold a replica" in refused
+    assert "take the target over" in refused
+    assert "failover" not in str(far.get_database(DATABASE).parameters)
+    assert command("failover", "--source-lost") == 1
+    assert f"answers, and has database {DATABASE}" in capsys.readouterr().err
+    assert command("failover", "--source-lost", source="thrift://127.0.0.1:1") == 0
+    assert f"{database} may be written" in capsys.readouterr().out
+    hive_sql_target.execute(f"INSERT INTO {database}.moved PARTITION (p = 'A b') VALUES (3, 'new')")
+    rows = hive_sql_target.execute(f"SELECT a FROM {database}.moved ORDER BY a")
+    assert rows == [("1",), ("2",), ("3",)]
+    with MetastoreClient(MetastoreSettings(uris=(target.uri,))) as client:
+        assert "readonly" not in (client.get_database(database).parameters or {})
+    assert command("run") == 1
+    assert "TargetNotOursError" in capsys.readouterr().err
 
 
 def test_the_replica_of_a_history_is_equal_after_every_cycle(
