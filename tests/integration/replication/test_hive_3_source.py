@@ -10,18 +10,19 @@ import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.acid.markers import chosen
-from airflow_hive_federation.cli.main import main
-from airflow_hive_federation.cli.replicate import policy_text
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import AcidFormatError, UnsupportedMethodError
+from airflow_hive_federation.errors import AcidFormatError, FailoverError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.failover import mark_source
 from airflow_hive_federation.replication.groups.status import plan_group, read_group_status
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.take_over import take_over
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.transactions.keeping import KeptFiles
@@ -184,47 +185,27 @@ def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> 
     assert far.list_databases() == before
 
 
-def test_the_cut_over_to_hive_4(
-    hive_3: str,
-    target: EmbeddedMetastore,
-    far: MetastoreClient,
-    hive_sql_target: HiveSql,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The commands of production-example.md, which end a migration: there is no way back."""
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "local[*]"}')
+def test_the_cut_over_to_hive_4(far: MetastoreClient, both: Scheduled) -> None:
+    """A migration ends by a take-over, because Hive 3.1 cannot become the replica of a failover."""
     database = f"{DATABASE}_moved"
-    policy = policy_of(target, tmp_path, name=database, target_database=database, include_tables="moved")
-    file = tmp_path / "moved.toml"
-
-    def command(*words: str, source: str = hive_3) -> int:
-        file.write_text(policy_text(policy, source, target.uri), encoding="utf-8")
-        return main(["replicate", words[0], str(file), *words[1:]])
-
+    both.change(name=database, target_database=database, include_tables="moved")
     make_table(far, DATABASE, "moved", partitioned=True)
     insert(far, "moved", 1)
-    assert command("run") == 0
-    insert(far, "moved", 2)
-    assert command("run", "--verify-whole") == 0
-    capsys.readouterr()
-    assert command("failover") == 1
-    refused = capsys.readouterr().err
-    assert f"The metastore of source database {DATABASE} cannot hold a replica" in refused
-    assert "take the target over" in refused
-    assert "failover" not in str(far.get_database(DATABASE).parameters)
-    assert command("failover", "--source-lost") == 1
-    assert f"answers, and has database {DATABASE}" in capsys.readouterr().err
-    assert command("failover", "--source-lost", source="thrift://127.0.0.1:1") == 0
-    assert f"{database} may be written" in capsys.readouterr().out
-    hive_sql_target.execute(f"INSERT INTO {database}.moved PARTITION (p = 'A b') VALUES (3, 'new')")
-    rows = hive_sql_target.execute(f"SELECT a FROM {database}.moved ORDER BY a")
-    assert rows == [("1",), ("2",), ("3",)]
-    with MetastoreClient(MetastoreSettings(uris=(target.uri,))) as client:
-        assert "readonly" not in (client.get_database(database).parameters or {})
-    assert command("run") == 1
-    assert "TargetNotOursError" in capsys.readouterr().err
+    dump = dump_bootstrap(both.source, both.policy, begin_drain(far, DATABASE)).dump
+    load_dump(both.source, both.target, both.policy, dump, run_copy=run_copy)
+    with pytest.raises(UnsupportedMethodError, match=f"source database {DATABASE} cannot hold") as refused:
+        mark_source(both.source, both.target, both.policy)
+    assert "take the target over" in refused.value.remedy
+    assert markers.FAILOVER not in (far.get_database(DATABASE).parameters or {})
+    with pytest.raises(FailoverError, match=f"answers, and has database {DATABASE}"):
+        take_over(both.source, both.target, both.policy)
+    with both.target.client() as client:
+        assert client.get_database(database).parameters[markers.READ_ONLY] == "true"  # type: ignore[index]
+        with MetastorePool(MetastoreSettings(uris=("thrift://127.0.0.1:1",)), 1) as nowhere:
+            taken = take_over(nowhere, both.target, both.policy)
+        assert (taken.database, taken.removed) == (database, 0)
+        assert not {markers.READ_ONLY, markers.POLICY} & set(client.get_database(database).parameters or {})
+        assert client.list_partition_names(database, "moved") == [PARTITION]
 
 
 def test_the_replica_of_a_history_is_equal_after_every_cycle(
