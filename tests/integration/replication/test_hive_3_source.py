@@ -200,7 +200,7 @@ def test_the_cut_over_to_hive_4(far: MetastoreClient, both: Scheduled) -> None:
     with pytest.raises(FailoverError, match=f"answers, and has database {DATABASE}"):
         take_over(both.source, both.target, both.policy)
     with both.target.client() as client:
-        assert client.get_database(database).parameters[markers.READ_ONLY] == "true"  # type: ignore[index]
+        assert (client.get_database(database).parameters or {})[markers.READ_ONLY] == "true"
         with MetastorePool(MetastoreSettings(uris=("thrift://127.0.0.1:1",)), 1) as nowhere:
             taken = take_over(nowhere, both.target, both.policy)
         assert (taken.database, taken.removed) == (database, 0)
