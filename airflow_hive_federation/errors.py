@@ -59,13 +59,11 @@ _REMEDY = " Remedy: "
 
 
 class HiveFederationError(Exception):
-    """Base of all errors of the package.
+    """Base of all errors of the package. A subclass is as retryable as its base, unless it names another.
 
     :param message: the event, and the database, table, partition or file that it concerns.
     :param remedy: the action to take; appended to the text.
     :param facts: typed attributes of the error, stored as :attr:`facts` and readable as attributes.
-
-    A subclass is as retryable as its base, unless its definition has the keyword ``retryable``.
     """
 
     retryable: ClassVar[bool] = False
@@ -82,8 +80,7 @@ class HiveFederationError(Exception):
         self.facts = facts
 
     def __getattr__(self, name: str) -> object:
-        # Python calls this only for names that are not ordinary attributes. `facts` itself may be missing
-        # while pickle rebuilds the object.
+        # Python calls this for other names than ordinary attributes; pickle rebuilds without `facts`.
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return facts[name]

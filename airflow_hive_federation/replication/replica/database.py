@@ -38,6 +38,11 @@ if TYPE_CHECKING:
 
 #: Directories of other databases lie in the directory of this database.
 DEFAULT_DATABASE = "default"
+#: The remedy of a failover whose source cannot become a replica.
+OLDER_SOURCE = (
+    "This source cannot become a replica, so there is no way back. To move for good, stop its writers, run a "
+    "last cycle, stop its metastore, and take the target over (replicate failover --source-lost)."
+)
 _OLDER_TARGET = "Use a metastore of Hive 4 as the target; Hive 3.1 can be a source."
 
 

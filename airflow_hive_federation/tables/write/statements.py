@@ -208,9 +208,7 @@ def merge(
         if rows is not None
     ]
     if not kinds:
-        raise ConfigurationError(
-            f"There are no rows to merge into {layout.name}.", remedy="Give updates, deletes or inserts."
-        )
+        raise ConfigurationError(f"Nothing to merge into {layout.name}.", remedy="Give rows to merge.")
     with _changing(work, transaction, _writes(layout, kinds)) as own:
         kept = None if updates is None else updates.persist()
         try:
