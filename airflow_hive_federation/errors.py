@@ -11,7 +11,7 @@
     │   ├── OutcomeUnknownError · UnsupportedMethodError · NoSuchObjectError · AlreadyExistsError
     │   ├── InvalidObjectError · InvalidOperationError · MetastoreServerError
     │   └── TransactionError
-    │       ├── NoSuchTransactionError · TransactionAbortedError
+    │       ├── NoSuchTransactionError · TransactionAbortedError ── ReadTransactionLostError
     │       └── NoSuchLockError · LockTimeoutError · LockLostError
     ├── StorageError
     │   ├── FileVanishedError
@@ -59,13 +59,11 @@ _REMEDY = " Remedy: "
 
 
 class HiveFederationError(Exception):
-    """Base of all errors of the package.
+    """Base of all errors of the package. A subclass is as retryable as its base, unless it names another.
 
     :param message: the event, and the database, table, partition or file that it concerns.
     :param remedy: the action to take; appended to the text.
     :param facts: typed attributes of the error, stored as :attr:`facts` and readable as attributes.
-
-    A subclass is as retryable as its base, unless its definition has the keyword ``retryable``.
     """
 
     retryable: ClassVar[bool] = False
@@ -82,8 +80,7 @@ class HiveFederationError(Exception):
         self.facts = facts
 
     def __getattr__(self, name: str) -> object:
-        # Python calls this only for names that are not ordinary attributes. `facts` itself may be missing
-        # while pickle rebuilds the object.
+        # Python calls this for other names than ordinary attributes; pickle rebuilds without `facts`.
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return facts[name]
@@ -193,6 +190,10 @@ class TransactionAbortedError(TransactionError):
     """The transaction was aborted: by its client, by a conflict, or by its timeout."""
 
 
+class ReadTransactionLostError(TransactionAbortedError, retryable=True):
+    """A read transaction ended that kept files for a list or a copy; another attempt opens its own."""
+
+
 class NoSuchLockError(TransactionError):
     """The lock is unknown, or has timed out."""
 
@@ -246,7 +247,7 @@ class ReplicationError(HiveFederationError):
 
 
 class DumpIncompleteError(ReplicationError):
-    """The dump was not finished; run it again."""
+    """The dump is not finished, or is out of date: a file of the source that it lists is gone."""
 
 
 class DumpCorruptError(ReplicationError):

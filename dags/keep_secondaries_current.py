@@ -4,7 +4,7 @@
 Copies changed partitions of tables to other clusters, by rules such as `last 30 days of sales.orders in C2`.
 Every ten minutes, the task of each rule reads the metastore's notification events since its last run, and
 compares the partitions that they name with their copies. It compares all partitions of the rule on the first
-run, if events are missing, and once a day.
+run, if events are missing, and once per day.
 
 Partitions that leave the window keep their copies, unless the rule ends with `dropping older`: then the run
 that compares all of them drops these copies. The files of dropped and replaced copies stay for a day, for

@@ -11,7 +11,7 @@ database, and each later run brings the changes since the last one; give the DAG
 | **dump** | writes a dump of the source: definitions, statistics, write ids, the files that readers see |
 | **increment** | dumps the changes of the source since the target's last event |
 | **load** | copies the files with Spark, creates or alters the tables, and publishes the database |
-| **verify** | compares both sides: definitions, write ids, digests of all files, and row counts by Spark |
+| **verify** | compares definitions and write ids of all tables, and files and rows of those that changed |
 
 Simply clear a failed task: it continues from the point of the failure. A target database that this DAG did
 not make is refused, unless *Adopt an existing database* is on.
@@ -113,7 +113,7 @@ with DAG(
             None,
             type=["null", "integer"],
             minimum=1,
-            title="Bandwidth, bytes a second",
+            title="Bandwidth, bytes per second",
             section="Details",
             description="Cap on copying; empty: none",
         ),

@@ -55,7 +55,11 @@ def _is_marked_compacted(uri: str, storage_options: StorageOptions | None) -> bo
         content = Fields(bounded_json.loads(read_marker(uri, storage_options)))
         return content.needed("dataFormat", str) == "compacted"
     except ValueError as error:
-        raise AcidFormatError(f"{uri} cannot be read as Hive's marker of a directory.", path=uri) from error
+        raise AcidFormatError(
+            f"{uri} cannot be read as Hive's marker of a directory.",
+            remedy="Restore the file, or let Hive compact the table or partition (major).",
+            path=uri,
+        ) from error
 
 
 def read_marker(uri: str, storage_options: StorageOptions | None) -> bytes:

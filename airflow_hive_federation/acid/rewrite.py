@@ -30,6 +30,7 @@ from airflow_hive_federation.storage.options import StorageOptions
 
 ACID_COLUMNS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 _KEY_COLUMNS = ["originalTransaction", "bucket", "rowId"]
+_COMPACT = "Run a major compaction of the partition on the source."
 _WRITABLE = {"uncompressed", "zlib", "snappy", "lz4", "zstd"}
 
 
@@ -87,7 +88,9 @@ def drop_rows(
 
 def _check(tail: OrcTail, name: str) -> None:
     if tail.compression not in _WRITABLE:
-        raise AcidFormatError(f"{name} has an ORC compression that cannot be written.", path=name)
+        raise AcidFormatError(
+            f"{name} has an ORC compression that cannot be written.", remedy=_COMPACT, path=name
+        )
 
 
 def _filter(file: BinaryIO, made: Path, tail: OrcTail, write_ids: ValidWriteIds, name: str) -> int:
@@ -100,11 +103,13 @@ def _filter(file: BinaryIO, made: Path, tail: OrcTail, write_ids: ValidWriteIds,
         reason = error.message if isinstance(error, AcidFormatError) else f"{error}."
         raise AcidFormatError(
             f"{name} cannot be rewritten without its aborted rows: {reason}",
-            remedy="Run a major compaction of the partition on the source.",
+            remedy=_COMPACT,
             path=name,
         ) from error
     raise AcidFormatError(
-        f"{name} has the columns {', '.join(columns)}, not those of an ACID file.", path=name
+        f"{name} has the columns {', '.join(columns)}, not those of an ACID file.",
+        remedy=_COMPACT,
+        path=name,
     )
 
 

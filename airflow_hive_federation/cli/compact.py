@@ -68,11 +68,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--pool-name", help="worker: pool to serve; by default, the requests that name none")
     parser.add_argument(
-        "--timeout-s", type=seconds, metavar="S", help="worker: begin nothing after so many seconds"
+        "--timeout-s", type=seconds, metavar="S", help="worker: take no further request after S seconds"
     )
-    parser.add_argument(
-        "--max-compactions", type=count, metavar="N", help="worker: serve so many requests at most"
-    )
+    parser.add_argument("--max-compactions", type=count, metavar="N", help="worker: end after N requests")
     parser.add_argument("--until-empty", action="store_true", help="worker: end when the queue is empty")
     parser.add_argument("--json", action="store_true", help="print a line of JSON per request")
     parser.add_argument(

@@ -42,7 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
     common.add_argument("--cert-file", help="PEM file of the fronts' certificate")
     common.add_argument("--key-file", help="PEM file of its key")
     common.add_argument("--client-ca-file", help="PEM file of authorities; clients need a certificate then")
-    common.add_argument("--allow-plain", action="store_true", help="serve in plain text off loopback as well")
+    common.add_argument("--allow-plain", action="store_true", help="serve other machines in plain text, too")
     common.add_argument("--access-log", help="file for a line per call; - is standard error")
 
     serve = actions.add_parser("serve", parents=[common], help="serve until it is stopped")
@@ -145,7 +145,10 @@ def _config(args: argparse.Namespace) -> GatewayConfig:
     if args.config is not None:
         config = read_config(args.config)
         if args.upstream is not None:
-            raise ConfigurationError("There is an upstream in the file.", remedy="Leave out --upstream.")
+            raise ConfigurationError(
+                f"--upstream is given beside --config {args.config}, whose [upstream] names the metastore.",
+                remedy="Leave --upstream out.",
+            )
         return config
     if args.upstream is None:
         raise ConfigurationError(

@@ -44,6 +44,7 @@ from airflow_hive_federation.replication.policy import (
     HIVE_OPTIONS,
     ReplicationPolicy,
 )
+from airflow_hive_federation.runtime.unreadable_files import remedy_of_unreadable
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
@@ -73,6 +74,15 @@ _KEYS = {
 _REQUIRED = ("name", "source_database", "dump_root")
 
 
+#: The files that an action takes, for those that do not take both kinds.
+_FILES = {
+    "follow": "policy file (TOML)",
+    "repair": "policy file (TOML)",
+    "failover": "policy file (TOML); with --source-lost also a group file",
+    "leave": "group file (TOML)",
+}
+
+
 def add_parser(subparsers: Subparsers) -> None:
     """Add the command to ``hive-federation``."""
     parser = subparsers.add_parser("replicate", help="replicate a database according to a policy file")
@@ -88,7 +98,7 @@ def add_parser(subparsers: Subparsers) -> None:
         ("leave", "take policies out of their consistency group, so that they run their cycles alone"),
     ):
         action = actions.add_parser(name, help=text)
-        action.add_argument("policy", type=Path, help="policy file, or group file (TOML)")
+        action.add_argument("policy", type=Path, help=_FILES.get(name, "policy file, or group file (TOML)"))
         action.add_argument("--json", action="store_true", help="print the result as JSON")
         if name in {"run", "follow", "verify", "repair", "failover"}:
             action.add_argument(
@@ -98,7 +108,9 @@ def add_parser(subparsers: Subparsers) -> None:
             )
         if name == "run":
             action.add_argument(
-                "--into-existing", action="store_true", help="adopt a target database that is not empty"
+                "--into-existing",
+                action="store_true",
+                help="adopt a target database that exists and has no policy's marker, empty or not",
             )
             action.add_argument(
                 "--verify-whole", action="store_true", help="compare all tables, not only those that changed"
@@ -110,17 +122,17 @@ def add_parser(subparsers: Subparsers) -> None:
             action.add_argument(
                 "--roll-back",
                 action="store_true",
-                help="take a failover back before its switch",
+                help="undo the start of a failover, before its switch",
             )
             action.add_argument(
                 "--target-lost",
                 action="store_true",
-                help="with --roll-back: the target does not answer and will not",
+                help="with --roll-back: the target is lost",
             )
             action.add_argument(
                 "--source-lost",
                 action="store_true",
-                help="the source does not answer and will not: let the target go as far as it has got",
+                help="the source is lost: release the target at the last event that it has",
             )
         if name == "leave":
             action.add_argument(
@@ -265,7 +277,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"Policy file {path} cannot be read: {error}.", remedy="Give a TOML file."
+            f"Policy file {path} cannot be read: {error}.", remedy=remedy_of_unreadable(error)
         ) from error
 
 

@@ -82,7 +82,7 @@ def print_plan(plan: CyclePlan) -> None:
         print(f"The load of {dump} is unfinished: the cycle repeats its work")
     if plan.tables:
         print_table(
-            ("Table", "Action", "Files", "Size", "What"),
+            ("Table", "Action", "Files", "Size", "Details"),
             (
                 (
                     table.name,

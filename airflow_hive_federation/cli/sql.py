@@ -52,7 +52,9 @@ def _refuse_nothing(script: str) -> None:
     from airflow_hive_federation.remotes.statement import parse_script
 
     if not parse_script(script):
-        raise StatementError("There is no statement to run.", remedy="Give one, or - and a script.")
+        raise StatementError(
+            "There is no statement to run.", remedy="Give a statement, or - and statements on standard input."
+        )
 
 
 def print_answer(answer: Answer) -> None:

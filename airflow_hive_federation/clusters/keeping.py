@@ -2,9 +2,9 @@
 
 The position is the last event that the copies contain, and a parameter of the table. It moves after all
 copies of a run are published, so that the next run can continue an interrupted one. A run compares all
-partitions if the position is missing, if events are missing, if the rule has changed, and once a day, because
-Spark writes files of its own tables without an event. Such a run also drops the copies of partitions whose
-day has left the window, if the rule asks for that.
+partitions if the position is missing, if events are missing, if the rule has changed, and once per day,
+because Spark writes files of its own tables without an event. Such a run also drops the copies of partitions
+whose day has left the window, if the rule asks for that.
 """
 
 from __future__ import annotations

@@ -492,7 +492,8 @@ class _Change:
                 raise PrimaryRefusedError(
                     f"The primary of {full_name(table)} is {self.place.name} now, but another writer "
                     f"has changed {item.location} meanwhile.",
-                    remedy="Stop that writer, and repeat its write.",
+                    remedy="Stop that writer. Move its files into the present location of the table, or "
+                    "remove them and repeat the write there.",
                     table=full_name(table),
                     partition=item.partition or None,
                     cluster=self.place.name,

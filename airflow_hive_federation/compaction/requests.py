@@ -181,7 +181,9 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
     keys = [str(key.name) for key in described.partitionKeys or []]
     if not keys:
         if partitions:
-            raise ConfigurationError(f"{table} has no partitions.", remedy="Name none.")
+            raise ConfigurationError(
+                f"{table} has no partitions.", remedy="Leave partitions (--partition) out."
+            )
         return [""]
     if partitions is not None:
         if "" in partitions:

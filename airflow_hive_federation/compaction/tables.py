@@ -61,7 +61,10 @@ def compacted_table(
     if remote := remote_of(parameters):
         raise ConfigurationError(f"{full_name} stands for the remote table {remote}.", remedy=WRITE_THERE)
     if parameters.get("transactional", "").lower() != "true":
-        raise ConfigurationError(f"{full_name} is not transactional: there is nothing to compact.")
+        raise ConfigurationError(
+            f"{full_name} is not transactional: there is nothing to compact.",
+            remedy="Name a transactional table.",
+        )
     storage = _storage(client, table, partition) if partition else table.sd
     if storage.sortCols:
         raise ConfigurationError(
@@ -73,7 +76,10 @@ def compacted_table(
     for lines in ("header", "footer"):
         # In a merged file, readers would skip those of the first or last file only.
         if parameters.get(f"skip.{lines}.line.count", "0") != "0":
-            raise ConfigurationError(f"{full_name} has {lines} lines in its files: they are not merged here.")
+            raise ConfigurationError(
+                f"{full_name} has {lines} lines in its files: they are not merged here.",
+                remedy="Let Hive's own worker compact it.",
+            )
     insert_only = parameters.get("transactional_properties", "").lower() == "insert_only"
     columns = tuple((column.name, column.type) for column in table.sd.cols)
     of_serde = table.sd.serdeInfo.parameters if table.sd.serdeInfo else None

@@ -182,7 +182,7 @@ def _record(directory: Path) -> _Record | None:
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"the place of the metastore's database cannot be read from {path}: {error}.",
-            remedy="name another directory, or write the file again: JSON with the server's directory "
+            remedy="Name another directory, or write the file again: JSON with the server's directory "
             "(server), the database's name (database), and whether it ends with the metastore (own).",
         ) from error
 
@@ -191,7 +191,7 @@ def _kind(directory: Path, wanted: Wanted, record: _Record | None) -> str:
     asked = wanted.kind if isinstance(wanted, DatabaseServer) else wanted
     if asked is not None and asked not in KINDS:
         raise ConfigurationError(
-            f"{asked!r} is no database of an embedded metastore.", remedy=f"name one of: {', '.join(KINDS)}."
+            f"{asked!r} is no database of an embedded metastore.", remedy=f"Name one of: {', '.join(KINDS)}."
         )
     if record is not None:
         present: str | None = record.kind
@@ -200,7 +200,7 @@ def _kind(directory: Path, wanted: Wanted, record: _Record | None) -> str:
     if present is not None and asked is not None and present != asked:
         raise ConfigurationError(
             f"the metastore of {directory} has its data in {present}, not in {asked}.",
-            remedy="leave the database out, or name another directory.",
+            remedy="Leave the database out, or name another directory.",
         )
     return present or asked or DERBY
 
@@ -212,12 +212,12 @@ def _refuse_other_server(directory: Path, wanted: Wanted, record: _Record) -> No
             raise ConfigurationError(
                 f"the database of {directory} is in the {title} server of {record.server}, not in that of "
                 f"{wanted.directory}.",
-                remedy="start that server, or name another directory.",
+                remedy="Start that server, or name another directory.",
             )
     elif not record.own:
         raise ConfigurationError(
             f"the database of {directory} is in the {title} server of {record.server}, which has others.",
-            remedy=f"start that server ({SERVERS[record.kind].__name__}.start), and pass it as the "
+            remedy=f"Start that server ({SERVERS[record.kind].__name__}.start), and pass it as the "
             "metastore's database.",
         )
 

@@ -276,7 +276,7 @@ class DatabaseServer(ABC):
         if is_locked(home / _LOCK):
             raise ConfigurationError(
                 f"a {cls.title} server is running on {home}.",
-                remedy="stop it (hive-federation metastore list), or name another directory.",
+                remedy="Stop it (hive-federation metastore list), or name another directory.",
             )
         home.mkdir(parents=True, exist_ok=True)
         if user.user is not None:
@@ -368,7 +368,7 @@ def run_program(title: str, command: list[str], user: ServerUser, directory: Pat
         raise MetastoreStartError(
             f"{title}'s {Path(command[0]).name} did not prepare {directory.parent} within "
             f"{_PREPARE_TIMEOUT_S} s.",
-            remedy="start again when the machine has less to do.",
+            remedy="Start again when the machine has less to do.",
             log_path="",
         ) from error
     if done.returncode != 0:
@@ -377,7 +377,7 @@ def run_program(title: str, command: list[str], user: ServerUser, directory: Pat
         reason = next((line for line in lines if any(word in line for word in telling)), lines[-1])
         raise MetastoreStartError(
             f"{title}'s {Path(command[0]).name} could not prepare {directory.parent}: {reason}",
-            remedy="give the directory room and rights, or name another.",
+            remedy="Give the directory room and rights, or name another.",
             log_path="",
         )
 

@@ -73,7 +73,7 @@ def _emptying(directory: Path, name: str, *, remove: bool) -> Iterator[None]:
             # Nobody has the log but this directory.
             raise
         _empty(directory, missing, remove=remove)
-        raise MetastoreStartError(error.message, remedy=f"see {kept}.", log_path=str(kept)) from error
+        raise MetastoreStartError(error.message, remedy=f"See {kept}.", log_path=str(kept)) from error
     except BaseException:
         # An interrupt, too, must leave nothing behind.
         if not had_files:

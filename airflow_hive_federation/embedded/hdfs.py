@@ -136,7 +136,7 @@ class EmbeddedHdfs:
     @property
     def _yarn(self) -> dict[str, str]:
         if not self._running.yarn:
-            raise EmbeddedError("This HDFS has no YARN.", remedy="start it with yarn=True.")
+            raise EmbeddedError("This HDFS has no YARN.", remedy="Start it with yarn=True.")
         return self._running.yarn
 
     @property
@@ -191,17 +191,17 @@ class EmbeddedHdfs:
                 stdin.write(request.encode() + b"\n")
                 stdin.flush()
             except BrokenPipeError as error:
-                raise EmbeddedError(f"{command}: HDFS has ended.", remedy=f"see {self.log_path}.") from error
+                raise EmbeddedError(f"{command}: HDFS has ended.", remedy=f"See {self.log_path}.") from error
             if not select.select([stdout], [], [], _COMMAND_TIMEOUT_S)[0]:
                 # A later answer would be taken for that of another command.
                 self.stop()
                 raise EmbeddedError(
                     f"{command} did not end within {_COMMAND_TIMEOUT_S:.0f} s.",
-                    remedy=f"see {self.log_path}.",
+                    remedy=f"See {self.log_path}.",
                 )
             line = stdout.readline()
         if not line:
-            raise EmbeddedError(f"{command}: HDFS has ended.", remedy=f"see {self.log_path}.")
+            raise EmbeddedError(f"{command}: HDFS has ended.", remedy=f"See {self.log_path}.")
         answer: dict[str, Any] = json.loads(line)
         if answer["code"] != 0:
             raise EmbeddedError(f"{command} failed: {answer['text'].strip()}")

@@ -89,7 +89,7 @@ def ivy_jar() -> Path:
             return jar
     raise JarDownloadError(
         "pyspark's Ivy, which downloads the embedded metastore's jars, is missing.",
-        remedy="reinstall pyspark (pyspark-client alone has no jars).",
+        remedy="Reinstall pyspark (pyspark-client alone has no jars).",
     )
 
 

@@ -144,7 +144,7 @@ def failure(missing: Sequence[Artifact], wrong: Sequence[Artifact], log_text: st
     if wrong:
         return JarDownloadError(
             f"the download of {named} differs from the lock in size or SHA-256.",
-            remedy="find out which server answers as Maven Central, or check the mirror in "
+            remedy="Find out which server answers as Maven Central, or check the mirror in "
             f"{SETTINGS_VARIABLE}.",
             artifacts=names,
         )
@@ -157,17 +157,17 @@ def failure(missing: Sequence[Artifact], wrong: Sequence[Artifact], log_text: st
 def _remedy(log_text: str) -> str:
     if _UNREACHABLE.search(log_text):
         return (
-            "connect this machine to the network once (a second start needs none), set HTTPS_PROXY, or name "
+            "Connect this machine to the network once (a second start needs none), set HTTPS_PROXY, or name "
             f"a mirror by an Ivy settings file in {SETTINGS_VARIABLE}. Finished downloads are kept."
         )
     if "No space left" in log_text or "Permission denied" in log_text:
         return (
-            f"free space in {cache_directory()} and allow writing there, or name another directory in "
+            f"Free space in {cache_directory()} and allow writing there, or name another directory in "
             f"{CACHE_VARIABLE}. Finished downloads are kept."
         )
     if "PKIX path" in log_text or "SSLHandshake" in log_text:
-        return "name the PEM bundle with your network's certificate authority in SSL_CERT_FILE."
-    return f"run it again, or name a mirror by an Ivy settings file in {SETTINGS_VARIABLE}."
+        return "Name the PEM bundle with your network's certificate authority in SSL_CERT_FILE."
+    return f"Run it again, or name a mirror by an Ivy settings file in {SETTINGS_VARIABLE}."
 
 
 def _is_cached(artifact: Artifact, folder: Path) -> bool:
@@ -198,7 +198,7 @@ def _fetch_missing(java: Java, artifacts: Sequence[Artifact], folder: Path) -> N
     except OSError as error:
         raise JarDownloadError(
             f"could not write the jars into {folder}: {error}",
-            remedy=f"give {cache_directory()} room and rights, or name another in {CACHE_VARIABLE}.",
+            remedy=f"Give {cache_directory()} room and rights, or name another in {CACHE_VARIABLE}.",
         ) from error
     if failed:
         raise failure([artifact for artifact in failed if artifact not in wrong], wrong, log_text)

@@ -182,7 +182,7 @@ def _compile(java: Java, jars: Sequence[Path], sources: Sequence[Path], classes:
         if done.returncode != 0:
             raise EmbeddedError(
                 f"the launchers of the embedded metastore do not compile: {done.stderr or done.stdout}",
-                remedy=f"remove {cache_directory()} and start again.",
+                remedy=f"Remove {cache_directory()} and start again.",
             )
         packed = shutil.make_archive(str(partial / "packed"), "zip", root_dir=partial / "classes")
         Path(packed).rename(classes)

@@ -118,7 +118,7 @@ def _found(name: str) -> Path:
     if path is None:
         raise ConfigurationError(
             f"this machine has no program {name}, which a metastore on MariaDB needs.",
-            remedy="install MariaDB's server (Debian's package mariadb-server), or start the metastore on "
+            remedy="Install MariaDB's server (Debian's package mariadb-server), or start the metastore on "
             "Derby, which is the default.",
         )
     return Path(path)

@@ -180,7 +180,7 @@ class EmbeddedMetastore:
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f"{name!r} cannot be the name of a metastore.",
-                remedy="use letters, digits, '_', '-' and '.', at most 64 of them.",
+                remedy="Use letters, digits, '_', '-' and '.', at most 64 of them.",
             )
         temporary = directory is None
         home = Path(tempfile.mkdtemp(prefix=f"hive-{name}-")) if directory is None else directory
@@ -359,7 +359,7 @@ def _start(options: _StartOptions, port: int, jdbc_port: int) -> _Started:
     if is_locked(directory / _LOCK):
         raise ConfigurationError(
             f"a metastore is running on {directory}.",
-            remedy="stop it (hive-federation metastore list), or name another directory.",
+            remedy="Stop it (hive-federation metastore list), or name another directory.",
         )
     settings = metastore_settings(directory, options.settings)
     for kind in warehouse_settings(directory):
@@ -376,7 +376,7 @@ def _start(options: _StartOptions, port: int, jdbc_port: int) -> _Started:
             (directory / folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigurationError(
-                f"{directory / folder} cannot be created: {error.strerror}.", remedy="name another directory."
+                f"{directory / folder} cannot be created: {error.strerror}.", remedy="Name another directory."
             ) from error
     database = open_database(
         java,

@@ -31,7 +31,7 @@ def programs(java: Java) -> Path:
     if not artifacts:
         raise ConfigurationError(
             f"no PostgreSQL programs are known for {system} on {processor}.",
-            remedy="start the metastore on Derby, which is the default.",
+            remedy="Start the metastore on Derby, which is the default.",
         )
     folder = cache_directory() / "postgresql" / artifacts[0].sha256[:12]
     if not folder.is_dir():
@@ -58,7 +58,7 @@ def _unpack(jar: Path, folder: Path) -> None:
     except (OSError, tarfile.TarError, zipfile.BadZipFile, ValueError) as error:
         raise JarDownloadError(
             f"{jar} cannot be unpacked into {folder}: {error}",
-            remedy=f"free space in {cache_directory()}, or remove {jar} and start again.",
+            remedy=f"Free space in {cache_directory()}, or remove {jar} and start again.",
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)

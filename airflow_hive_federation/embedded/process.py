@@ -65,7 +65,7 @@ def start_server(
         log.seek(logged_before)
         reason = telling_line(log.read().decode("utf-8", "replace"))
     how = f"was not ready within {timeout_s:.0f} s" if ended is None else f"ended with exit code {ended}"
-    raise MetastoreStartError(f"{server} {how}: {reason}", remedy=f"see {log_path}.", log_path=str(log_path))
+    raise MetastoreStartError(f"{server} {how}: {reason}", remedy=f"See {log_path}.", log_path=str(log_path))
 
 
 def _await(

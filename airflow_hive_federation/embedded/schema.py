@@ -99,7 +99,7 @@ def _build(java: Java, template: Path) -> None:
             reason = next((line for line in lines if line.startswith("FATAL")), lines[-1])
             raise MetastoreStartError(
                 f"Derby could not build the metastore's schema: {reason}",
-                remedy=f"remove {cache_directory()} and start again.",
+                remedy=f"Remove {cache_directory()} and start again.",
                 log_path="",
             )
         database.rename(template)
@@ -113,5 +113,5 @@ def _script(archive: Path, name: str) -> bytes:
                 if extracted is not None:
                     return extracted.read()
     raise MetastoreStartError(
-        f"{archive} lacks {name}.", remedy=f"remove {archive} and start again.", log_path=""
+        f"{archive} lacks {name}.", remedy=f"Remove {archive} and start again.", log_path=""
     )

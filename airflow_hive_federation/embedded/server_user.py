@@ -45,7 +45,7 @@ def server_user(title: str) -> ServerUser:
     except KeyError as error:
         raise ConfigurationError(
             f"{title} does not run as root, and this machine has no user {_USER!r}.",
-            remedy="start the metastore as another user, or on Derby.",
+            remedy="Start the metastore as another user, or on Derby.",
         ) from error
     return ServerUser(user=entry.pw_uid, group=entry.pw_gid)
 

@@ -132,7 +132,7 @@ class HiveSql:
         if "error" in answer:
             raise HiveSqlError(
                 f"Hive failed on {sql!r}: {answer['error']}",
-                remedy=f"see {self.log_path}.",
+                remedy=f"See {self.log_path}.",
                 sql=sql,
                 code=answer["code"],
             )
@@ -223,7 +223,7 @@ class HiveSql:
             raise EmbeddedError(
                 f"Hive did not finish within {timeout_s:.0f} s: {sql}. Its last output is "
                 f"{last_line(self._logged())!r}.",
-                remedy=f"see {self.log_path}.",
+                remedy=f"See {self.log_path}.",
             ) from None
         if answer is None:
             raise self._died(sql)
@@ -233,7 +233,7 @@ class HiveSql:
         self.close()
         reason = telling_line(self._logged())
         return EmbeddedError(
-            f"Hive's SQL engine ended during {sql!r}: {reason}", remedy=f"see {self.log_path}."
+            f"Hive's SQL engine ended during {sql!r}: {reason}", remedy=f"See {self.log_path}."
         )
 
     def _logged(self) -> str:

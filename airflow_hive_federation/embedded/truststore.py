@@ -73,7 +73,7 @@ def _bundle(environ: Mapping[str, str]) -> Path | None:
             if not path.is_file():
                 raise ConfigurationError(
                     f"{variable} names {named}, which is not a readable file.",
-                    remedy=f"point {variable} at a PEM bundle of certificate authorities, or unset it.",
+                    remedy=f"Point {variable} at a PEM bundle of certificate authorities, or unset it.",
                 )
             return path
     system = ssl.get_default_verify_paths().cafile
@@ -87,7 +87,7 @@ def _store_for(bundle: Path) -> Path:
         ders = list(certificates(pem))
         if not ders:
             raise ConfigurationError(
-                f"{bundle} holds no certificate.", remedy="name a PEM bundle of certificate authorities."
+                f"{bundle} holds no certificate.", remedy="Name a PEM bundle of certificate authorities."
             )
         write_atomically(path, java_key_store(ders))
     return path

@@ -29,6 +29,7 @@ from airflow_hive_federation.gateway.rules import EVERYTHING, Exposure, Rule, Ru
 from airflow_hive_federation.gateway.sections import read_section
 from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream_section import Resolve, UpstreamSection
+from airflow_hive_federation.runtime.unreadable_files import remedy_of_unreadable
 
 _SECTIONS = (
     *("thrift", "grpc", "upstream", "federated", "federation"),
@@ -227,7 +228,7 @@ def read_config(path: Path) -> GatewayConfig:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigurationError(
-            f"The gateway's file {path} cannot be read: {error}.", remedy="Give a TOML file."
+            f"The gateway's file {path} cannot be read: {error}.", remedy=remedy_of_unreadable(error)
         ) from error
     with _naming(path):
         return replace(config_of(values), file=path)

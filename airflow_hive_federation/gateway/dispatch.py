@@ -344,7 +344,7 @@ class Gateway:
             raise refused(
                 Status.DENIED,
                 f"Database {name} is not known through this gateway by that name.",
-                remedy=f"Call it {self._outside[name]}.",
+                remedy=f"Use the name {self._outside[name]}.",
             )
         return name
 

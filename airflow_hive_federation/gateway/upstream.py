@@ -419,7 +419,9 @@ class Upstream:
                 **facts,
             )
         return errors.MetastoreUnreachableError(
-            f"{method}: the connection to {place} broke: {error}", remedy="Start the metastore.", **facts
+            f"{method}: the connection to {place} broke: {error}",
+            remedy="Check that the metastore runs, and the network to it; then run it again.",
+            **facts,
         )
 
     def _foreign(self, method: str, endpoint: Endpoint, error: Exception) -> errors.MetastoreError:

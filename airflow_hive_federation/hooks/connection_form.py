@@ -84,9 +84,11 @@ CONNECTION_TYPE: dict[str, Any] = {
         "tls_key_password": _field("TLS key password", "Password of the client key", format="password"),
         "kerberos_principal": _field("Kerberos server", "The metastore's principal: hive/_HOST@EXAMPLE.COM"),
         "kerberos_client_principal": _field(
-            "Kerberos client", "Our principal; by default the keytab's first, or the ticket's"
+            "Kerberos client", "The client's principal; by default the keytab's first, or the ticket's"
         ),
-        "kerberos_keytab": _field("Kerberos keytab", "File with our keys; without one, the ticket of kinit"),
+        "kerberos_keytab": _field(
+            "Kerberos keytab", "File with the client's keys; without it, the ticket of kinit is used"
+        ),
         "delegation_token": _field(
             "Delegation token", "Of the metastore, instead of keytab and ticket", format="password"
         ),
@@ -96,7 +98,7 @@ CONNECTION_TYPE: dict[str, Any] = {
         ),
         "grpc_plaintext": _field(
             "gRPC without TLS",
-            "true to do without TLS off this machine as well",
+            "true: connect without TLS to gateways of other machines, too; tokens then need an SSH route",
             enum=["false", "true"],
             default="false",
         ),

@@ -11,6 +11,7 @@ from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.hooks.compat import mask_secret, redact
+from airflow_hive_federation.hooks.connection_errors import naming
 from airflow_hive_federation.hooks.connection_form import field_behaviour, form_widgets
 from airflow_hive_federation.hooks.store_connections import with_credentials
 from airflow_hive_federation.hooks.tunnel import tunnel_settings
@@ -104,7 +105,7 @@ class HiveMetastoreHook(BaseHook):
         """The settings of the client.
 
         :raises ConfigurationError: the connection names no metastore, has an unknown extra, or has an extra
-            with an impossible value.
+            with an impossible value; ``conn_id`` names the connection, and ``field`` the field if it is one.
         """
         return settings_from_connection(self._connection)
 
@@ -200,14 +201,16 @@ def settings_from_connection(connection: Connection) -> MetastoreSettings:
         optional["grpc"] = grpc
     if "client_class" in extras:
         optional["client_class"] = extras["client_class"]
-    return MetastoreSettings(
-        uris=_uris(connection, extras),
-        user=connection.login or None,
-        catalog=extras.get("catalog", "hive"),
-        http_headers=_headers(connection, extras),
-        authentication=_authentication(connection, extras),
-        **optional,
-    )
+    place = "uris" if extras.get("uris") else "host"
+    with naming(connection.conn_id, fields={"uris": place, "user": "login"}):
+        return MetastoreSettings(
+            uris=_uris(connection, extras),
+            user=connection.login or None,
+            catalog=extras.get("catalog", "hive"),
+            http_headers=_headers(connection, extras),
+            authentication=_authentication(connection, extras),
+            **optional,
+        )
 
 
 def storage_options_from_connection(connection: Connection) -> StorageOptions:
@@ -313,7 +316,8 @@ def _authentication(connection: Connection, extras: Mapping[str, str]) -> Authen
                 remedy="Give the token alone: it stands for the principal that obtained it.",
                 conn_id=conn_id,
             )
-        return DelegationTokenSettings(token=token)
+        with naming(conn_id, "delegation_token"):
+            return DelegationTokenSettings(token=token)
     if connection.password:
         mask_secret(connection.password)
         return PlainSettings(user=connection.login or "", password=connection.password)
@@ -325,11 +329,12 @@ def _authentication(connection: Connection, extras: Mapping[str, str]) -> Authen
         )
     if not kerberos:
         return None
-    return KerberosSettings(
-        server_principal=kerberos["kerberos_principal"],
-        client_principal=kerberos.get("kerberos_client_principal"),
-        keytab=kerberos.get("kerberos_keytab"),
-    )
+    with naming(conn_id, "kerberos_principal"):
+        return KerberosSettings(
+            server_principal=kerberos["kerberos_principal"],
+            client_principal=kerberos.get("kerberos_client_principal"),
+            keytab=kerberos.get("kerberos_keytab"),
+        )
 
 
 def _grpc(connection: Connection, extras: Mapping[str, str]) -> GrpcSettings | None:
@@ -355,7 +360,8 @@ def _grpc(connection: Connection, extras: Mapping[str, str]) -> GrpcSettings | N
             )
         if plaintext == "true":
             given["plaintext"] = True
-    return GrpcSettings(**given) if given else None
+    with naming(connection.conn_id):
+        return GrpcSettings(**given) if given else None
 
 
 def _seconds(connection: Connection, name: str, value: str) -> float:

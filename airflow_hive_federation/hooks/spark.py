@@ -133,8 +133,8 @@ class SparkPipelineHook(JobRunners, JobFollower):
         :raises HiveFederationError: the job raised this error, which keeps its class and facts.
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
         :raises SparkRunTakenError: another call has submitted the same job in the meantime.
-        :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster`` with storage
-            options, or on a standalone cluster.
+        :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster``, and storage
+            options cannot reach the driver in secret, or the cluster is a standalone one.
         :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
         """
         from airflow_hive_federation.spark.runs import RunFiles, new_run, run_key
@@ -178,7 +178,10 @@ class SparkPipelineHook(JobRunners, JobFollower):
         :raises SparkJobError: :meth:`on_kill` was called.
         """
         if self._killed:
-            raise SparkJobError("The task was killed; its next run goes on.")
+            raise SparkJobError(
+                "The task was killed.",
+                remedy="Run it again: it goes on from there, and copies no file twice.",
+            )
 
     def observer(self) -> Observer:
         """Return the caller's observer of progress, or one that writes lines of the task's log."""
@@ -326,7 +329,10 @@ class SparkPipelineHook(JobRunners, JobFollower):
         departs: bool,
     ) -> dict[str, Any]:
         if self._killed:
-            raise SparkJobError("The Spark job was killed before it began.")
+            raise SparkJobError(
+                "The Spark job was killed before it began.",
+                remedy="Run the task again: copied files are not copied again.",
+            )
         failed: AirflowException | None = None
         try:
             submit_hook.submit(program, env=dict(environment))

@@ -11,6 +11,7 @@ from airflow.sdk import BaseHook
 
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.hooks.compat import mask_secret
+from airflow_hive_federation.hooks.connection_errors import naming
 
 if TYPE_CHECKING:
     from airflow_hive_federation.tunnel.route import TunnelSettings
@@ -92,6 +93,8 @@ def tunnel_settings(conn_id: str, extras: Mapping[str, Any]) -> TunnelSettings |
         raise ConfigurationError(
             f"Connection {conn_id!r} has {', '.join(sorted(ssh_extras))} and no 'ssh_route'.",
             remedy="Set it: user@host -> user@host.",
+            conn_id=conn_id,
+            field="ssh_route",
         )
     if "ssh_passphrase" in ssh_extras:
         mask_secret(str(ssh_extras["ssh_passphrase"]))
@@ -99,14 +102,20 @@ def tunnel_settings(conn_id: str, extras: Mapping[str, Any]) -> TunnelSettings |
         timeout_s = float(ssh_extras.get("ssh_timeout_s", DEFAULT_TIMEOUT_S))
     except (TypeError, ValueError):
         raise ConfigurationError(
-            f"Connection {conn_id!r}: the extra 'ssh_timeout_s' is no number.", remedy="Give seconds."
+            f"Connection {conn_id!r}: the extra 'ssh_timeout_s' is no number.",
+            remedy="Give seconds.",
+            conn_id=conn_id,
+            field="ssh_timeout_s",
         ) from None
-    return TunnelSettings(
-        hops=parse_route(str(ssh_extras["ssh_route"]), _listed(ssh_extras.get("ssh_key_files"))),
-        known_hosts=_listed(ssh_extras.get("ssh_known_hosts")) or (KNOWN_HOSTS,),
-        timeout_s=timeout_s,
-        passphrase=ssh_extras.get("ssh_passphrase"),
-    )
+    with naming(conn_id, "ssh_route"):
+        hops = parse_route(str(ssh_extras["ssh_route"]), _listed(ssh_extras.get("ssh_key_files")))
+    with naming(conn_id, "ssh_timeout_s"):
+        return TunnelSettings(
+            hops=hops,
+            known_hosts=_listed(ssh_extras.get("ssh_known_hosts")) or (KNOWN_HOSTS,),
+            timeout_s=timeout_s,
+            passphrase=ssh_extras.get("ssh_passphrase"),
+        )
 
 
 def _listed(value: object) -> tuple[str, ...]:

@@ -333,7 +333,10 @@ def _database_errors(database: object, query: str) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        raise SourceError(f"{type(error).__name__}: {error}", remedy=f"The query is: {query}") from error
+        raise SourceError(
+            f"{type(error).__name__}: {error} (query: {query})",
+            remedy="Check the query and its database. A run begins at the position that the table holds.",
+        ) from error
 
 
 def _driver(database: object) -> str:

@@ -239,7 +239,9 @@ def _broken(method: str, endpoint: Endpoint, error: OSError) -> Exception:
             f"{method} at {endpoint}: {error}", remedy="Look at the server, or raise call_timeout_s.", **facts
         )
     return MetastoreUnreachableError(
-        f"{method}: the connection to {endpoint} broke: {error}", remedy="Start the metastore.", **facts
+        f"{method}: the connection to {endpoint} broke: {error}",
+        remedy="Check that the metastore runs, and the network to it; then run it again.",
+        **facts,
     )
 
 

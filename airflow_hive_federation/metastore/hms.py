@@ -93,7 +93,10 @@ class ChannelTransport(TTransportBase):  # type: ignore[misc]
             return action(self._channel)
         except ForeignProtocol as error:
             self.close()
-            raise MetastoreProtocolError(f"The server at {uri} is not a Hive metastore: {error}") from error
+            raise MetastoreProtocolError(
+                f"The server at {uri} is not a Hive metastore: {error}",
+                remedy="Check host, port and scheme of the connection.",
+            ) from error
         except OSError as error:
             self.close()
             raise OutcomeUnknownError(

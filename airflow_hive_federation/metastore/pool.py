@@ -39,7 +39,7 @@ class MetastorePool:
             raise MetastoreTimeoutError(
                 f"All {self.size} connections to {', '.join(self.settings.uris)} were in use for "
                 f"{self._wait_timeout_s:g} s.",
-                remedy="Make the pool larger.",
+                remedy="Look at the load of the metastore, and run it again.",
             )
         try:
             with self._lock:

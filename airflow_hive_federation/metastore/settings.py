@@ -260,14 +260,18 @@ class MetastoreSettings:
         object.__setattr__(self, "http_headers", MappingProxyType(dict(self.http_headers)))
         if not self.uris:
             raise ConfigurationError(
-                "No metastore URI given.", remedy="Give at least one, thrift://host:9083."
+                "No metastore URI given.", remedy="Give at least one, thrift://host:9083.", field="uris"
             )
         for name in ("connect_timeout_s", "call_timeout_s"):
             if getattr(self, name) <= 0:
-                raise ConfigurationError(f"{name} is {getattr(self, name)}.", remedy="Give seconds above 0.")
+                raise ConfigurationError(
+                    f"{name} is {getattr(self, name)}.", remedy="Give seconds above 0.", field=name
+                )
         if self.max_answer_bytes < 1:
             raise ConfigurationError(
-                f"max_answer_bytes is {self.max_answer_bytes}.", remedy="Give a number of bytes above 0."
+                f"max_answer_bytes is {self.max_answer_bytes}.",
+                remedy="Give a number of bytes above 0.",
+                field="max_answer_bytes",
             )
         endpoints = self.endpoints()
         self._check_authentication(endpoints)
@@ -280,12 +284,14 @@ class MetastoreSettings:
             raise ConfigurationError(
                 f"There are TLS files for {plain[0]}, which does without TLS.",
                 remedy="Write https://, or remove the TLS files.",
+                field="tls",
             )
         exposed = [endpoint for endpoint in plain if endpoint.host not in LOOPBACK]
         if self.http_headers and self.dialer is None and exposed:
             raise ConfigurationError(
                 f"The HTTP headers, a bearer token perhaps, would travel to {exposed[0]} unencrypted.",
                 remedy="Use https:// URIs, or an SSH route.",
+                field="http_headers",
             )
         for name, value in self.http_headers.items():
             # A line break would begin another header, or another request. The value may be a secret.
@@ -293,11 +299,13 @@ class MetastoreSettings:
                 raise ConfigurationError(
                     f"The HTTP header {name!r} holds characters that no header may have.",
                     remedy="Remove line breaks and control characters, a line break at its end, too.",
+                    field="http_headers",
                 )
         if any(endpoint.is_http for endpoint in endpoints) and not _HEADER_VALUE.fullmatch(self.user or ""):
             raise ConfigurationError(
                 f"The user {self.user!r} cannot be sent over HTTP: its header has letters of Latin-1 only.",
                 remedy="Use another user for this metastore, or a thrift:// URI.",
+                field="user",
             )
 
     def _check_authentication(self, endpoints: tuple[Endpoint, ...]) -> None:
@@ -307,6 +315,7 @@ class MetastoreSettings:
             raise ConfigurationError(
                 "Kerberos and passwords of SASL do not go over HTTP or gRPC.",
                 remedy="Use thrift:// or thrift+tls:// URIs, or a bearer token.",
+                field="uris",
             )
         if isinstance(self.authentication, PlainSettings) and self.tls is None and self.dialer is None:
             exposed = [
@@ -316,6 +325,7 @@ class MetastoreSettings:
                 raise ConfigurationError(
                     f"The password would travel to {exposed[0]} unencrypted.",
                     remedy="Use thrift+tls:// URIs, or an SSH route.",
+                    field="authentication",
                 )
 
     def _check_grpc(self, endpoints: tuple[Endpoint, ...]) -> None:
@@ -323,18 +333,22 @@ class MetastoreSettings:
         if not ours:
             if self.grpc != GrpcSettings():
                 raise ConfigurationError(
-                    "There are settings of gRPC, and no URI is grpc://.", remedy="Write grpc://host:port."
+                    "There are settings of gRPC, and no URI is grpc://.",
+                    remedy="Write grpc://host:port.",
+                    field="uris",
                 )
             return
         if self.tls is not None and self.grpc.plaintext:
             raise ConfigurationError(
                 "There are TLS files, and gRPC is to do without TLS.",
                 remedy="Remove the files, or plaintext.",
+                field="tls",
             )
         if self.tls is not None and not self.tls.verify:
             raise ConfigurationError(
                 "gRPC verifies its server's certificate always.",
                 remedy="Give the authority's certificate as ca_file.",
+                field="tls",
             )
         exposed = [
             endpoint
@@ -345,6 +359,7 @@ class MetastoreSettings:
             raise ConfigurationError(
                 f"The bearer token would travel to {exposed[0]} unencrypted.",
                 remedy="Do without grpc.plaintext, or use an SSH route.",
+                field="grpc",
             )
 
     def is_plaintext_grpc(self, endpoint: Endpoint) -> bool:
@@ -412,17 +427,20 @@ def _parse(uri: str) -> Endpoint:
         raise ConfigurationError(
             f"A metastore URI names a user before its host ({parts.hostname}).",
             remedy="Give the user as a setting of its own, and secrets as headers or files.",
+            field="uris",
         )
     if "?" in uri or "#" in uri:
         # The message does not repeat the query, which may be a token. No transport would send it.
         raise ConfigurationError(
             f"The metastore URI of host {parts.hostname} has a query or a fragment, which no metastore has.",
             remedy="Leave it out; settings are keys of their own, and secrets are headers or files.",
+            field="uris",
         )
     if parts.scheme not in _PLAIN + _TLS or not parts.hostname or port == -1:
         raise ConfigurationError(
             f"{uri!r} is no metastore URI.",
             remedy="Write thrift://host:port, thrift+tls://host:port, http(s)://host:port/path, grpc://host:port.",
+            field="uris",
         )
     is_http = parts.scheme in {"http", "https"}
     default = _PORTS.get(parts.scheme, DEFAULT_PORT)
@@ -431,5 +449,6 @@ def _parse(uri: str) -> Endpoint:
         raise ConfigurationError(
             f"The path of {uri!r} has characters that no URI may have.",
             remedy="Write them as percent-encoded bytes: a space is %20.",
+            field="uris",
         )
     return Endpoint(scheme=parts.scheme, host=parts.hostname, port=port or default, path=path)

@@ -21,6 +21,10 @@ class ClusterStatusOperator(ClusterOperator):
     copies, and the tables whose cluster metadata cannot be read, with the reasons.
 
     :param databases: the names of the databases; all databases if ``None``. (templated)
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration. By default, it is the variable
+        ``hive_federation_clusters``, or else the metastore's configuration. (templated)
     """
 
     template_fields: Sequence[str] = (*ClusterOperator.template_fields, "databases")

@@ -25,6 +25,10 @@ class SweepCopiesOperator(ClusterOperator):
     :param statement_days: the age in days below which statements are left. (templated)
     :param former_days: the age in days below which former primaries, and dropped or replaced copies, are
         left, because statements that were planned before may read them. (templated)
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration. By default, it is the variable
+        ``hive_federation_clusters``, or else the metastore's configuration. (templated)
     """
 
     template_fields: Sequence[str] = (

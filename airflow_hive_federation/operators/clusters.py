@@ -40,6 +40,10 @@ class AssignClusterOperator(ClusterOperator):
     :param databases: the names of the databases; all databases if ``None``. (templated)
     :param undo: remove the tables from the cluster instead, except those that have copies.
     :param dry_run: write nothing, and report the tables that would be changed.
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration. By default, it is the variable
+        ``hive_federation_clusters``, or else the metastore's configuration. (templated)
     """
 
     template_fields: Sequence[str] = (*ClusterOperator.template_fields, "cluster", "databases")
@@ -109,6 +113,10 @@ class CopyToClusterOperator(ClusterOperator):
     :param at_once: remove replaced and dropped copies now, although statements that were planned before may
         read them.
     :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration. By default, it is the variable
+        ``hive_federation_clusters``, or else the metastore's configuration. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -213,10 +221,14 @@ class KeepCopiesOperator(ClusterOperator):
         in C2``, or ``all of sales.items in C2``. With ``dropping older`` at the end of a rule with days, runs
         that compare all partitions drop the copies of partitions before the window. (templated)
     :param compare_hours: hours after which all partitions are compared, whatever the events name: Spark
-        writes files of its own tables without an event.
+        writes files of its own tables without an event. (templated)
     :param spark_conn_id: the connection of the Spark that copies; by default the cluster's own. (templated)
     :param at_once: remove dropped and replaced copies now, although statements that were planned before may
         read them.
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration. By default, it is the variable
+        ``hive_federation_clusters``, or else the metastore's configuration. (templated)
     """
 
     template_fields: Sequence[str] = (
@@ -301,6 +313,10 @@ class ChangePrimaryOperator(ClusterOperator):
     :param cluster: the secondary cluster that becomes the primary. (templated)
     :param keep_former: make the former primary a secondary; otherwise its files are removed, a day later by
         another run of this task or by ``hive-federation cluster sweep``.
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration. By default, it is the variable
+        ``hive_federation_clusters``, or else the metastore's configuration. (templated)
     """
 
     template_fields: Sequence[str] = (*ClusterOperator.template_fields, "table", "cluster")

@@ -129,6 +129,11 @@ class CompactTableOperator(_CompactionOperator):
     :param partitions: names of partitions (``day=2026-01-01/hour=7``); by default all partitions. (templated)
     :param wait: compact now. Otherwise put the requests in the metastore's queue for a compaction worker.
     :param pool_name: without ``wait``, the pool of workers that shall serve the requests. (templated)
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider; ``None`` merges in the task's own
+        process.
+    :param compression: the compression of ORC files: ``zlib``, ``zstd`` (not for Hive 3), ``snappy`` or
+        ``lz4``; by default the table's property ``orc.compress``.
     """
 
     template_fields: Sequence[str] = (
@@ -211,6 +216,11 @@ class CompactionWorkerOperator(_CompactionOperator):
     :param pool_name: the pool to serve; by default requests that name no pool. (templated)
     :param batch_size: the number of requests whose bucket files one Spark job merges.
     :param poll_s: seconds between two looks at an empty queue.
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param spark_conn_id: the connection of the apache-spark provider; ``None`` merges in the task's own
+        process.
+    :param compression: the compression of ORC files: ``zlib``, ``zstd`` (not for Hive 3), ``snappy`` or
+        ``lz4``; by default the table's property ``orc.compress``.
     """
 
     template_fields: Sequence[str] = (*_CompactionOperator.template_fields, "pool_name")

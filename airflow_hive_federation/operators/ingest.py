@@ -119,7 +119,8 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         super().__init__(**kwargs)
         if (inputs is None) == (sql is None) or (sql is None) != (sql_conn_id is None):
             raise ConfigurationError(
-                f"{self.task_id} needs one source.",
+                f"{self.task_id} does not have exactly one source: files (inputs), or a query (sql) with its "
+                "connection (sql_conn_id).",
                 remedy="Give inputs; or sql_conn_id, sql and order_by.",
             )
         self.table = table

@@ -137,6 +137,8 @@ class CreateRemoteTableOperator(_CreateRemoteOperator):
     :param properties: the properties of the factory. A property names the Airflow connection that holds the
         secrets. (templated)
     :param if_not_exists: leave an existing remote of that name as it is, and complete one that is incomplete.
+    :param metastore_conn_id: the connection of the local metastore. (templated)
+    :param database: the database of tables whose names contain none. (templated)
     """
 
     kind: KindName = "table"
@@ -145,7 +147,16 @@ class CreateRemoteTableOperator(_CreateRemoteOperator):
 class CreateRemoteDatabaseOperator(_CreateRemoteOperator):
     """Links a database of another metastore or catalog, with all its tables, into the local metastore.
 
-    The parameters and the result are those of :class:`CreateRemoteTableOperator`.
+    The result is that of :class:`CreateRemoteTableOperator`.
+
+    :param remote: the local name. (templated)
+    :param connected_to: the name at the remote; by default the local name. (templated)
+    :param via: the class or short name of the factory; by default ``thrift``. (templated)
+    :param properties: the properties of the factory. A property names the Airflow connection that holds the
+        secrets. (templated)
+    :param if_not_exists: leave an existing remote of that name as it is, and complete one that is incomplete.
+    :param metastore_conn_id: the connection of the local metastore. (templated)
+    :param database: the database of tables whose names contain none. (templated)
     """
 
     kind: KindName = "database"
@@ -157,6 +168,8 @@ class DropRemoteOperator(_RemoteOperator):
     :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
     :param if_exists: do nothing if the remote does not exist.
+    :param metastore_conn_id: the connection of the local metastore. (templated)
+    :param database: the database of tables whose names contain none. (templated)
     """
 
     template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
@@ -196,6 +209,8 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
     :param on_dropped: the treatment of links whose table is gone: ``drop``, ``keep`` or ``fail``. By default,
         such tables of a remote database are dropped, and such a remote table fails the task.
     :param whole: compare all tables, even if events name the changes.
+    :param metastore_conn_id: the connection of the local metastore. (templated)
+    :param database: the database of tables whose names contain none. (templated)
     """
 
     template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
@@ -270,6 +285,8 @@ class DescribeRemoteOperator(_RemoteOperator):
     :param remote: the local name. (templated)
     :param kind: ``table`` or ``database``. (templated)
     :param extended: add location, formats and parameters.
+    :param metastore_conn_id: the connection of the local metastore. (templated)
+    :param database: the database of tables whose names contain none. (templated)
     """
 
     template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "remote", "kind")
@@ -297,6 +314,8 @@ class RemoteSqlOperator(_RemoteOperator):
     ``{"answers"}``, one per statement, each with ``columns`` and ``rows``.
 
     :param sql: the statements, or the name of a file that holds them. (templated)
+    :param metastore_conn_id: the connection of the local metastore. (templated)
+    :param database: the database of tables whose names contain none. (templated)
     """
 
     template_fields: Sequence[str] = (*_RemoteOperator.template_fields, "sql")

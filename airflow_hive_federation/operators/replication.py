@@ -155,6 +155,8 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
         a dump, or a list of these, of which the latest is used. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the copy job. (templated)
+    :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
+        ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
@@ -219,6 +221,8 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
     :param row_digests: compare digests of all rows, not only their number; this reads all columns.
     :param fail: fail if source and target differ; otherwise return the differences, for
         :class:`RepairReplicaOperator`.
+    :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
+        ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 
@@ -299,6 +303,8 @@ class RepairReplicaOperator(LineageOperator, SparkReplicationOperator):
         names are read and repaired. Without a report, all tables are verified. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the jobs. (templated)
+    :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
+        ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
     """
 

@@ -212,6 +212,8 @@ class GroupLoadOperator(_GroupLoadingOperator):
     :param dump: the result of :class:`GroupDumpOperator`. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the copy jobs. (templated)
+    :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
+        ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
 
@@ -268,6 +270,8 @@ class GroupVerifyOperator(_GroupOperator):
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
     :param spark_conf: Spark properties of the job that reads both sides. (templated)
     :param whole: compare files and rows of all tables, not only of those that the last cycle changed.
+    :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
+        ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
 

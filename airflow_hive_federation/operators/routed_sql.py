@@ -54,6 +54,10 @@ class RoutedSqlOperator(LineageOperator, ClusterOperator):
         ``hive-federation cluster advise``; by default a directory below the root of the default cluster.
         (templated)
     :param record: record the statements.
+    :param metastore_conn_id: the connection of the metastore. (templated)
+    :param clusters: the registry: the path or URI of a JSON file, the name of an Airflow variable, or
+        ``metastore`` for the metastore's own configuration. By default, it is the variable
+        ``hive_federation_clusters``, or else the metastore's configuration. (templated)
     """
 
     template_fields: Sequence[str] = (

@@ -185,6 +185,16 @@ def _end(postscript: Sequence[Field], footer: Sequence[Field]) -> bytes:
     return body + trailer + bytes([len(trailer)])
 
 
+def damaged(message: str, path: str) -> AcidFormatError:
+    """Return the error of a file of a table that is not in the form that its table has."""
+    return AcidFormatError(
+        message,
+        remedy="Read the table with Hive. If Hive fails, too, restore the file, or repair the replica of "
+        "which it is a part.",
+        path=path,
+    )
+
+
 def locate_footer(file: BinaryIO, name: str) -> tuple[int, list[Field], list[Field]]:
     """Return the offset of the footer, and the fields of postscript and footer.
 
@@ -196,7 +206,7 @@ def locate_footer(file: BinaryIO, name: str) -> tuple[int, list[Field], list[Fie
     end = file.read()
     length = end[-1] if end else 0
     if length < 4 or length >= len(end) or not end[:-1].endswith(b"ORC"):
-        raise AcidFormatError(f"{name} is not an ORC file, or is truncated.", path=name)
+        raise damaged(f"{name} is not an ORC file, or is truncated.", name)
     with _read_errors(name):
         postscript = fields_of(end[-1 - length : -1])
         footer_length = number_of(postscript, _FOOTER_LENGTH)

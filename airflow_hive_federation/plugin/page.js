@@ -24,7 +24,7 @@ const count = (value) => (value == null ? "–" : Number(value).toLocaleString("
 
 function bytes(value) {
   if (value == null) return "–";
-  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  const units = [value === 1 ? "byte" : "bytes", "kB", "MB", "GB", "TB", "PB"];
   let unit = 0;
   let size = Number(value);
   while (size >= 1000 && unit < units.length - 1) {

@@ -30,6 +30,16 @@ Row = Mapping[str, object]
 _SKIPPED = 200
 
 
+_REPAIR = (
+    "Stop the writer of the target. Then run hive-federation replicate repair POLICY_FILE, or a "
+    "RepairReplicaOperator."
+)
+_UNREADABLE_ROWS = (
+    "Read these tables with Hive. If Hive cannot read them either, write them anew on the source: a repair "
+    "does not change them."
+)
+
+
 class Health(StrEnum):
     """The state of a policy, a remote or a table in one word; the worst comes first."""
 
@@ -114,7 +124,11 @@ def _by_results(state: PolicyState) -> Iterator[Judgement]:
     if position is not None and position.blocked:
         yield Health.BLOCKED, *divided(position.blocked)
     if verified is not None and (verified.differences or verified.failures):
-        yield Health.DIFFERS, "; ".join(verified.lines[:3]), "Repair the replica: replicate repair."
+        yield (
+            Health.DIFFERS,
+            "; ".join(verified.lines[:3]),
+            _REPAIR if verified.differences else _UNREADABLE_ROWS,
+        )
 
 
 def _by_position(position: PolicyPosition | None) -> Iterator[Judgement]:

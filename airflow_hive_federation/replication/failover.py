@@ -60,7 +60,7 @@ from airflow_hive_federation.replication.metadata.spark_tables import data_locat
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
-from airflow_hive_federation.replication.replica.database import find_layout, refuse_older
+from airflow_hive_federation.replication.replica.database import OLDER_SOURCE, find_layout, refuse_older
 from airflow_hive_federation.replication.replica.differences import metadata_differences
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.replica.table_index import TableIndex
@@ -180,7 +180,7 @@ def mark_source(
             observer(SourceIsReplica(database=policy.source_database))
             return None
         _refuse_replica(source_client, policy)
-        refuse_older(source_client, policy.source_database)
+        refuse_older(source_client, policy.source_database, role="source", remedy=OLDER_SOURCE)
         loaded_dump(target_client, policy)
         _alter(source_client, policy.source_database, _SOURCE)
         lock.prove()

@@ -81,8 +81,8 @@ class ReplicationPolicy:
     :param max_load_tasks: highest number of Spark tasks in the copy job
         (``hive.repl.approx.max.load.tasks``); ``None`` is no bound.
     :param preserve: attributes that copies keep from their sources if the stores have them, in the letters of
-        ``distcp -p``: owner (``u``), group (``g``), permissions (``p``). By default a copy belongs to the
-        copy job's user, and its mode is the source's less that user's umask.
+        ``distcp -p``: owner (``u``), group (``g``), permissions (``p``) and, on HDFS, access list (``a``). By
+        default a copy belongs to the copy job's user, and its mode is the source's less that user's umask.
     :param preserve_strictly: the load fails if the copy job may not set an owner, group or mode; otherwise
         these cases are counted and logged.
     :param into_existing: adopt a target database that exists and has no marker of a policy.

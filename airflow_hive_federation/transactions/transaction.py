@@ -350,6 +350,7 @@ def transaction_heartbeat(
         if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
             raise TransactionAbortedError(
                 f"The metastore has aborted transaction {txn_id}, by its timeout or by request.",
+                remedy="Run it again. If its process was not suspended, raise hive.txn.timeout.",
                 txn_id=txn_id,
             )
 

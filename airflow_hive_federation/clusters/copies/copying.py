@@ -122,7 +122,7 @@ def copy_to_cluster(
     :raises UnknownClusterError: the cluster does not exist.
     :raises NoSuchObjectError: the table does not exist.
     :raises StorageError: files cannot be listed, read or written.
-    :raises TransactionAbortedError: the metastore aborted the reader's transaction, so that files of a
+    :raises ReadTransactionLostError: the metastore aborted the reader's transaction, so that files of a
         transactional table may have been removed; run the copy again.
     """
     target_cluster = registry.cluster(cluster)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_hive_federation.clusters.altering import full_name
 from airflow_hive_federation.clusters.locking import copies_lock
-from airflow_hive_federation.errors import TransactionAbortedError
+from airflow_hive_federation.errors import ReadTransactionLostError, TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.snapshots import Snapshot, is_transactional
@@ -29,17 +29,23 @@ class Held:
     def prove(self, client: MetastoreClient) -> None:
         """Let the metastore confirm that the transaction is open.
 
-        :raises TransactionAbortedError: the transaction was aborted, so files may have been removed.
+        :raises ReadTransactionLostError: the transaction was aborted, so files may have been removed.
         """
-        self.transaction.check()
         txn_id = self.transaction.id
+        try:
+            self.transaction.check()
+        except TransactionAbortedError as error:
+            raise self._lost(error.message) from error
         answer = client.heartbeat_txn_range(txn_id, txn_id)
         if txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
-            raise TransactionAbortedError(
-                f"Transaction {txn_id}, which kept the files of a copy, was aborted.",
-                remedy="Run the copy again.",
-                txn_id=txn_id,
-            )
+            raise self._lost(f"Transaction {txn_id} was aborted.")
+
+    def _lost(self, reason: str) -> ReadTransactionLostError:
+        return ReadTransactionLostError(
+            f"A copy may lack files, which its transaction has not kept: {reason}",
+            remedy="Run the copy again.",
+            txn_id=self.transaction.id,
+        )
 
 
 @contextmanager

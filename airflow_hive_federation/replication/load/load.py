@@ -20,6 +20,9 @@ A bootstrap is the same load into a target that has nothing yet (see :mod:`.firs
 created with all that they have, so steps 5 to 7 are left out.
 
 Only the last step marks the dump as loaded, and every step reads from the target the work that remains.
+
+A file of the source that is gone makes the dump out of date: the same load finds it gone again, and only
+another dump lists the present files. A file of the target that is gone is copied again by the same load.
 """
 
 from __future__ import annotations
@@ -70,6 +73,7 @@ def load_into_target(
     :param given_up: URIs of dumps whose loads have begun since this dump was made. No file of theirs may be
         in the way, and their transactions stay open.
     :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
+    :raises FileVanishedError: a file that was copied is gone from the target.
     :raises DumpCorruptError: the dump is not as it was written.
     :raises TargetNotOursError: the target database is not this policy's.
     :raises TargetChangedError: the target stands at another event, somebody wrote to it, a table of it is
@@ -130,11 +134,9 @@ def staged_load(
         )
         published_id = load.published_event()
         if published_id is None:
-            try:
-                sweeps = opened is None and not given_up
-                yield from _carry_out(load, source, run_copy, in_group=opened is not None, sweeps=sweeps)
-            except FileVanishedError as error:
-                raise _out_of_date(directory, error) from error
+            current = _of_present_files(run_copy, directory)
+            sweeps = opened is None and not given_up
+            yield from _carry_out(load, source, current, in_group=opened is not None, sweeps=sweeps)
         else:
             observer(Published(database=policy.target_database, event_id=published_id, earlier=True))
     # The source's cleaner may go on, also if an earlier run published the dump.
@@ -174,16 +176,29 @@ def _carry_out(
     load.publish()
 
 
+def _of_present_files(run_copy: CopyRunner, directory: DumpDirectory) -> CopyRunner:
+    """Return the copy job, which alone reads files of the source, with the error of an outdated dump."""
+
+    def run(plan: str, outcomes: str) -> None:
+        try:
+            run_copy(plan, outcomes)
+        except FileVanishedError as error:
+            raise _out_of_date(directory, error) from error
+
+    return run
+
+
 def _out_of_date(directory: DumpDirectory, error: FileVanishedError) -> DumpIncompleteError:
-    remedy = (
-        "Begin a new cycle: it dumps anew from where the target stands."
+    again = (
+        "Begin a new cycle: it dumps anew from where the target stands"
         if directory.manifest().is_increment
-        else "Begin again with the drain and the dump (in Airflow: run the DAG, or clear its first task). "
-        "Files that were copied are not copied again."
+        else "Begin again with the drain and the dump"
     )
     return DumpIncompleteError(
         f"Dump {directory.uri} is out of date: {error.message}",
-        remedy=remedy,
+        remedy=f"{again} (in Airflow: run the DAG, or clear its first task). Files that were copied are not "
+        "copied again. If the file is in its place, a machine of the job does not see it, for want of a "
+        "mount for instance: mend that, and load again.",
         dump=directory.uri,
         path=error.facts.get("path"),
     )

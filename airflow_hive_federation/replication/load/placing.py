@@ -305,6 +305,6 @@ def _refuse_incomplete(staged: str, home: str, wanted: set[str], options: Storag
         raise FileVanishedError(
             f"{len(missing)} of the {len(wanted)} files that the load has copied to {staged} are gone, "
             f"for instance {name}.",
-            remedy="Begin a new cycle: it copies them again.",
+            remedy="Load again: the load copies them again.",
             path=f"{staged}/{name}",
         )

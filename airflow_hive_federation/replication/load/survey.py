@@ -255,7 +255,7 @@ def note_placed(directory: DumpDirectory, layout: TargetLayout, document: TableD
             if uri not in present:
                 raise FileVanishedError(
                     f"{uri} of table {table} was copied, and is gone.",
-                    remedy="Begin a new cycle: it copies the file again.",
+                    remedy="Load again: the load copies the file again.",
                     path=uri,
                 )
             if present[uri].size_bytes == file.size_bytes:

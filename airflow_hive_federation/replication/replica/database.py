@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
 #: Directories of other databases lie in the directory of this database.
 DEFAULT_DATABASE = "default"
+#: The remedy of a failover whose source cannot become a replica.
+OLDER_SOURCE = (
+    "This source cannot become a replica, so there is no way back. To move for good, stop its writers, run a "
+    "last cycle, stop its metastore, and take the target over (replicate failover --source-lost)."
+)
+_OLDER_TARGET = "Use a metastore of Hive 4 as the target; Hive 3.1 can be a source."
 
 
 def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
@@ -63,18 +69,22 @@ def find_target(client: MetastoreClient, policy: ReplicationPolicy) -> Target:
     )
 
 
-def refuse_older(client: MetastoreClient, database: str) -> None:
+def refuse_older(
+    client: MetastoreClient, database: str, *, role: str = "target", remedy: str = _OLDER_TARGET
+) -> None:
     """Refuse a metastore that lacks calls without which it cannot hold a replica.
 
+    :param role: the part of the database in the policy, ``target`` or ``source``.
+    :param remedy: the remedy of the error.
     :raises UnsupportedMethodError: it lacks one.
     """
     try:
         max_allocated_write_id(client, database, "")
     except UnsupportedMethodError as error:
         raise UnsupportedMethodError(
-            f"The metastore of target database {database} cannot hold a replica: it lacks "
+            f"The metastore of {role} database {database} cannot hold a replica: it lacks "
             f"get_max_allocated_table_write_id ({error.message}).",
-            remedy="Use a metastore of Hive 4 as the target; Hive 3.1 can be a source.",
+            remedy=remedy,
             method="get_max_allocated_table_write_id",
         ) from error
     except MetastoreError:

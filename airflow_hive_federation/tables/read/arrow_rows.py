@@ -14,7 +14,7 @@ from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.errors import AcidFormatError
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.orc.batches import OrcBatches
-from airflow_hive_federation.orc.tail import read_tail
+from airflow_hive_federation.orc.tail import damaged, read_tail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +82,14 @@ def _batches(path: str, content: pa.Buffer) -> Iterator[pa.RecordBatch]:
             opened, path, tail, size_bytes=content.size, nanoseconds=False, proleptic=True
         ).batches()
     except (pa.ArrowException, OSError) as error:
-        raise AcidFormatError(f"{path} cannot be read: {error}.", path=path) from error
+        raise damaged(f"{path} cannot be read: {error}.", path) from error
     except AcidFormatError as error:
-        raise AcidFormatError(f"{path} cannot be read: {error.message}", path=path) from error
+        raise damaged(f"{path} cannot be read: {error.message}", path) from error
 
 
 def _visible_inserts(file: RowFile, batch: pa.RecordBatch) -> pa.RecordBatch:
     if tuple(batch.schema.names) != ACID_COLUMNS or file.write_ids is None:
-        raise AcidFormatError(f"{file.path} does not have the columns of an ACID file.", path=file.path)
+        raise damaged(f"{file.path} does not have the columns of an ACID file.", file.path)
     current = batch.column("currentTransaction")
     mask = pc.and_(
         pc.less(batch.column("operation"), 2), pc.less_equal(current, file.write_ids.high_watermark)

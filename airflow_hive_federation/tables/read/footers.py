@@ -11,7 +11,7 @@ from pyarrow import orc, parquet
 
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
 from airflow_hive_federation.errors import AcidFormatError
-from airflow_hive_federation.orc.tail import read_tail
+from airflow_hive_federation.orc.tail import damaged, read_tail
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem, storage_errors
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.side_by_side import side_by_side
@@ -68,7 +68,7 @@ def parquet_footers(
             try:
                 return path, parquet.read_metadata(file)
             except pa.ArrowException as error:
-                raise AcidFormatError(f"{path} is not a whole Parquet file: {error}.", path=path) from error
+                raise damaged(f"{path} is not a whole Parquet file: {error}.", path) from error
 
     return side_by_side(answer, paths)
 
@@ -79,7 +79,7 @@ def check_acid(file: orc.ORCFile, path: str) -> None:
     :raises AcidFormatError: if it has other columns.
     """
     if tuple(file.schema.names) != ACID_COLUMNS:
-        raise AcidFormatError(f"{path} does not have the columns of an ACID file.", path=path)
+        raise damaged(f"{path} does not have the columns of an ACID file.", path)
 
 
 def check_inserts(file: orc.ORCFile, path: str) -> None:
@@ -118,11 +118,11 @@ def _opened(path: str, options: StorageOptions | None) -> Iterator[orc.ORCFile]:
             source.seek(0)
             yield orc.ORCFile(local or source)
         except pa.ArrowException as error:
-            raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
+            raise damaged(f"{path} is not a whole ORC file: {error}.", path) from error
         except OSError as error:
             # pyarrow also raises OSError, without an errno, if bytes are missing.
             if error.errno is not None:
                 raise
-            raise AcidFormatError(f"{path} is not a whole ORC file: {error}.", path=path) from error
+            raise damaged(f"{path} is not a whole ORC file: {error}.", path) from error
         finally:
             source.close()

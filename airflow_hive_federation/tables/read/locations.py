@@ -73,7 +73,9 @@ def _places(
     name = f"{table.dbName}.{table.tableName}"
     if not table.partitionKeys:
         if partitions is not None:
-            raise ConfigurationError(f"{name} has no partitions to choose from.")
+            raise ConfigurationError(
+                f"{name} has no partitions to choose from.", remedy="Leave partitions out."
+            )
         return [(table.sd, ())]
     names = partitions
     if predicate is not None:

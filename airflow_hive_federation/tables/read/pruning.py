@@ -60,7 +60,10 @@ class Predicate:
         try:
             self._conjuncts = conjuncts(spark, text)
         except ParseException as error:
-            raise ConfigurationError(f"Not a condition of Spark's SQL: {text!r}.") from error
+            raise ConfigurationError(
+                f"{text!r} is no condition of Spark's SQL: {error.getMessage()}",
+                remedy="Write it as after WHERE in Spark's SQL.",
+            ) from error
 
     def applied(self, rows: DataFrame) -> DataFrame:
         """Return the rows for which the predicate is true.

@@ -91,7 +91,9 @@ def read_table(
             remedy="Compare its definition with SHOW CREATE TABLE: Hive keeps full ACID tables as ORC.",
         )
     if row_ids and not full_acid:
-        raise ConfigurationError(f"{name} is not a full ACID table: its rows have no ROW__ID.")
+        raise ConfigurationError(
+            f"{name} is not a full ACID table: its rows have no ROW__ID.", remedy="Read it without row_ids."
+        )
     if transactional and snapshot is None:
         snapshot = take_snapshots(client, [name])[name.lower()]
     data = [Column.of(field.name, field.type) for field in table.sd.cols]
@@ -409,4 +411,7 @@ def _refuse_unreadable(table: types.Table, name: str) -> None:
         raise ConfigurationError(f"{name} is a view.", remedy="Read the tables it selects from.")
     handler = (table.parameters or {}).get("storage_handler")
     if handler:
-        raise ConfigurationError(f"The rows of {name} are stored by {handler}, not in files.")
+        raise ConfigurationError(
+            f"The rows of {name} are stored by {handler}, not in files.",
+            remedy="Read it by the engine that has this handler, for instance by Hive.",
+        )

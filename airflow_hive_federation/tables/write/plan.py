@@ -163,7 +163,10 @@ def _refuse(table: types.Table, name: str, parameters: Mapping[str, str]) -> Non
 
 def _check_storable(table: str, column: str, hive_type: HiveType) -> None:
     if hive_type.name in _UNSTORABLE:
-        raise ConfigurationError(f"{table}: column {column} is of type {hive_type}, which cannot be written.")
+        raise ConfigurationError(
+            f"{table}: column {column} is of type {hive_type}, which cannot be written.",
+            remedy="Let Hive write this table.",
+        )
     for child in (*hive_type.children, *(field.type for field in hive_type.fields)):
         _check_storable(table, column, child)
 
@@ -219,7 +222,10 @@ def match_columns(
     by_name: dict[str, str] = {}
     for column in given:
         if column.lower() in by_name:
-            raise ConfigurationError(f"{layout.name}: the rows have column {column.lower()} twice.")
+            raise ConfigurationError(
+                f"{layout.name}: the rows have column {column.lower()} twice.",
+                remedy="Select each column once.",
+            )
         by_name[column.lower()] = column
     wanted = [column.name for column in layout.columns]
     dynamic = [key for key in layout.key_names if key not in static]

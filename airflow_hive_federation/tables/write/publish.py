@@ -219,7 +219,11 @@ def _missing(
     """Return the partitions that a statement has to create."""
     layout = statement.layout
     if values and (statement.deletes or statement.kind is WriteKind.UPDATE):
-        raise ConfigurationError(f"{layout.name} has no partition {values[0]}.")
+        name = partition_names(layout, values)[0]
+        raise ConfigurationError(
+            f"{layout.name} has no partition {name}.",
+            remedy="Read the rows again: the partition was dropped after they were read.",
+        )
     return {
         texts: new_partition(table, texts, f"{layout.location}/{name}", statement.write_id)
         for name, texts in zip(partition_names(layout, values), values, strict=True)

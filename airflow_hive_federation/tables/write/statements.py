@@ -207,7 +207,7 @@ def merge(
         if rows is not None
     ]
     if not kinds:
-        raise ConfigurationError(f"Nothing to merge into {layout.name}.")
+        raise ConfigurationError(f"Nothing to merge into {layout.name}.", remedy="Give rows to merge.")
     with _changing(work, transaction, _writes(layout, kinds)) as own:
         kept = None if updates is None else updates.persist()
         try:

@@ -24,7 +24,7 @@ from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import FileVanishedError, PrimaryRefusedError, TransactionAbortedError
+from airflow_hive_federation.errors import FileVanishedError, PrimaryRefusedError, ReadTransactionLostError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.operators.routed_sql import RoutedSqlOperator
@@ -282,7 +282,7 @@ def test_a_copy_whose_files_were_no_longer_kept_is_not_published(
         (lock,) = client.show_locks(database=DATABASE, table="lost")
         client.abort_txns([lock.txnid or 0])
 
-    with pytest.raises(TransactionAbortedError):
+    with pytest.raises(ReadTransactionLostError):
         copy_to_cluster(client, registry, f"{DATABASE}.lost", "C2", losing)
     assert not read_metadata(client.get_table(DATABASE, "lost").parameters, "lost").secondaries
 

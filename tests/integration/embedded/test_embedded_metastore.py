@@ -250,7 +250,7 @@ def test_no_network_at_the_first_start_has_a_remedy(tmp_path: Path, monkeypatch:
     wanted = Artifact(
         jar_set=METASTORE, group="org.tried", name="one", version="1", sha256="0" * 64, size_bytes=1
     )
-    with pytest.raises(JarDownloadError, match="connect this machine to the network once"):
+    with pytest.raises(JarDownloadError, match="Connect this machine to the network once"):
         jars.fetch(find_java(), [wanted])
 
 

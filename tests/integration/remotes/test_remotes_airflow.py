@@ -212,8 +212,6 @@ def test_a_partition_is_waited_for(visit: str, metastores: dict[str, EmbeddedMet
     RemotePartitionSensor(task_id="some", remote=visit, where="p >= 'a' AND p < 'b'", **LOCAL).execute({})
     none = RemotePartitionSensor(task_id="none", remote=visit, where="p = 'nothing'", **LOCAL)
     assert not none.poke({})
-    with pytest.raises(ValueError, match="either partition or where"):
-        RemotePartitionSensor(task_id="both", remote=visit, partition="p=a", where="p = 'a'", **LOCAL)
     sensor = RemotePartitionSensor(task_id="wait", remote=visit, partition="p=later", timeout=60, **LOCAL)
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute({})

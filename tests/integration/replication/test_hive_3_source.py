@@ -12,14 +12,17 @@ import pytest
 from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
-from airflow_hive_federation.errors import AcidFormatError, UnsupportedMethodError
+from airflow_hive_federation.errors import AcidFormatError, FailoverError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import load_dump
 from airflow_hive_federation.replication.dump.bootstrap import dump_bootstrap
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.failover import mark_source
 from airflow_hive_federation.replication.groups.status import plan_group, read_group_status
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
+from airflow_hive_federation.replication.take_over import take_over
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.transactions.keeping import KeptFiles
@@ -198,6 +201,29 @@ def test_it_is_no_target(hive_3: str, far: MetastoreClient, both: Scheduled) -> 
     with pytest.raises(UnsupportedMethodError, match="get_max_allocated_table_write_id"):
         both.cycle()
     assert far.list_databases() == before
+
+
+def test_the_cut_over_to_hive_4(far: MetastoreClient, both: Scheduled) -> None:
+    """A migration ends by a take-over, because Hive 3.1 cannot become the replica of a failover."""
+    database = f"{DATABASE}_moved"
+    both.change(name=database, target_database=database, include_tables="moved")
+    make_table(far, DATABASE, "moved", partitioned=True)
+    insert(far, "moved", 1)
+    dump = dump_bootstrap(both.source, both.policy, begin_drain(far, DATABASE)).dump
+    load_dump(both.source, both.target, both.policy, dump, run_copy=run_copy)
+    with pytest.raises(UnsupportedMethodError, match=f"source database {DATABASE} cannot hold") as refused:
+        mark_source(both.source, both.target, both.policy)
+    assert "take the target over" in refused.value.remedy
+    assert markers.FAILOVER not in (far.get_database(DATABASE).parameters or {})
+    with pytest.raises(FailoverError, match=f"answers, and has database {DATABASE}"):
+        take_over(both.source, both.target, both.policy)
+    with both.target.client() as client:
+        assert (client.get_database(database).parameters or {})[markers.READ_ONLY] == "true"
+        with MetastorePool(MetastoreSettings(uris=("thrift://127.0.0.1:1",)), 1) as nowhere:
+            taken = take_over(nowhere, both.target, both.policy)
+        assert (taken.database, taken.removed) == (database, 0)
+        assert not {markers.READ_ONLY, markers.POLICY} & set(client.get_database(database).parameters or {})
+        assert client.list_partition_names(database, "moved") == [PARTITION]
 
 
 def test_the_replica_of_a_history_is_equal_after_every_cycle(

@@ -62,6 +62,54 @@ def test_the_bound_of_answers(connection: Define, given: Any) -> None:
     assert hook.settings.max_answer_bytes == 1 << 20
 
 
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        ({"host": "h", "extra": {"call_timeout_s": 0}}, "call_timeout_s", "call_timeout_s is 0.0."),
+        ({"host": "h", "extra": {"max_answer_bytes": 0}}, "max_answer_bytes", "max_answer_bytes is 0."),
+        ({"extra": {"uris": "thirft://a:1"}}, "uris", "'thirft://a:1' is no metastore URI."),
+        ({"host": "ann@h"}, "host", "names a user before its host (h)"),
+        ({"extra": {"uris": "thrift://ann:hidden@a"}}, "uris", "names a user before its host"),
+        ({"extra": {"uris": "thrift://a?token=hidden"}}, "uris", "has a query or a fragment"),
+        ({"host": "h", "extra": {"grpc_cluster": "C2"}}, "host", "settings of gRPC, and no URI is grpc://."),
+        (
+            {"host": "h", "login": "ann", "password": "hidden"},
+            "password",
+            "password would travel to thrift://h",
+        ),
+        (
+            {"host": "h", "extra": {"kerberos_principal": "hive"}},
+            "kerberos_principal",
+            "'hive' is no Kerberos",
+        ),
+        ({"host": "h", "extra": {"delegation_token": "hidden"}}, "delegation_token", "token"),
+        (
+            {"extra": {"uris": "http://h", "http_bearer_token": "hidden"}},
+            "http_headers",
+            "travel to http://h",
+        ),
+        ({"extra": {"uris": "http://h", "tls_ca_file": "ca"}}, "tls_…", "There are TLS files for http://h"),
+        ({"host": "h", "extra": {"ssh_route": "u@"}}, "ssh_route", "'u@', which is not user@host"),
+        ({"host": "h", "extra": {"ssh_route": "u@h", "ssh_timeout_s": 0}}, "ssh_timeout_s", "is 0.0 s."),
+        ({"host": "h", "extra": {"ssh_timeout_s": 3}}, "ssh_route", "and no 'ssh_route'."),
+    ],
+)
+def test_impossible_settings_name_their_connection(
+    connection: Define, fields: dict[str, Any], field: str, message: str
+) -> None:
+    """A task has two connections or three."""
+    conn_id = connection(**fields)
+    with pytest.raises(ConfigurationError, match=rf"^Connection '{conn_id}'") as caught:
+        _ = HiveMetastoreHook(conn_id).settings
+    error = caught.value
+    assert message in error.message
+    assert field in error.message
+    assert (error.facts["conn_id"], error.facts["field"]) == (conn_id, field)
+    assert error.remedy
+    assert error.message.count("Connection ") == 1
+    assert "hidden" not in f"{error}{error.facts}"
+
+
 def test_tls_and_headers(connection: Define) -> None:
     extra = {
         "uris": "https://h/hms",

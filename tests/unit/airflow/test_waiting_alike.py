@@ -130,6 +130,19 @@ def lag_sensor(**settings: Any) -> ReplicationLagSensor:
     return ReplicationLagSensor(task_id="lag", **ends, **settings)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "late has neither partition nor where"),
+        ({"partition": "p=1", "where": "p = 1"}, "late has both partition and where"),
+    ],
+)
+def test_a_partition_is_named_or_described(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        RemotePartitionSensor(task_id="late", remote="far", **given)
+    assert "Give one of them" in caught.value.remedy
+
+
 def partition_sensor(**settings: Any) -> RemotePartitionSensor:
     return RemotePartitionSensor(task_id="partition", remote="far", partition="p=1", **settings)
 

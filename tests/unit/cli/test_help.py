@@ -30,3 +30,23 @@ def test_every_default_is_named() -> None:
         and "default" not in str(action.help)
     ]
     assert unnamed == []
+
+
+def test_the_actions_of_replicate_name_the_files_that_they_take() -> None:
+    """Those that refuse group files, or policy files, do not offer them."""
+    files = {
+        name.rpartition(" ")[0].removeprefix(" replicate "): str(action.help)
+        for name, action in arguments(build_parser(), "")
+        if name.startswith(" replicate ") and name.endswith(" policy")
+    }
+    both = "policy file, or group file (TOML)"
+    assert files == {
+        "run": both,
+        "follow": "policy file (TOML)",
+        "plan": both,
+        "status": both,
+        "verify": both,
+        "repair": "policy file (TOML)",
+        "failover": "policy file (TOML); with --source-lost also a group file",
+        "leave": "group file (TOML)",
+    }

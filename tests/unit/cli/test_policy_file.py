@@ -84,8 +84,12 @@ def test_refused(tmp_path: Path, text: str, message: str) -> None:
 def test_no_text_at_all(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     path.write_bytes(b"\xff\xfe")
-    for wrong in (path, tmp_path, tmp_path / "none"):
-        with pytest.raises(ConfigurationError, match="cannot be read"):
+    for wrong, remedy in (
+        (path, "Correct the TOML"),
+        (tmp_path, "Check the path"),
+        (tmp_path / "none", "Check the path"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"cannot be read.*{remedy}"):
             read_policy_file(wrong)
 
 

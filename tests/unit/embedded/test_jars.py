@@ -39,7 +39,7 @@ def test_no_network_has_a_remedy() -> None:
         [artifact("a"), artifact("b")], [], "x\n  Server access error at url u (UnknownHostException)"
     )
     assert "g:a:1@jar and 1 more" in str(error)
-    assert "connect this machine to the network once" in str(error)
+    assert "Connect this machine to the network once" in str(error)
 
 
 def test_the_error_of_an_unknown_authority_has_a_remedy() -> None:

@@ -222,7 +222,7 @@ def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws
     connection.ask("add_write_ids_to_min_history", txnId=1, writeIds={"far.t": 7, "secret.t": 8})
     assert noted == [{"sales.t": 7, "secret.t": 8}]
     hidden = types.GetTableRequest(dbName="sales", tblName="t")
-    assert "Call it far" in connection.ask("get_table_req", req=hidden)["o1"].message
+    assert "Use the name far" in connection.ask("get_table_req", req=hidden)["o1"].message
     assert client(run.front.uri).get_table("far", "t").dbName == "far"
 
 

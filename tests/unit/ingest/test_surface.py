@@ -48,7 +48,7 @@ def test_the_operator_has_every_field_of_a_request(request_type: Any) -> None:
     ],
 )
 def test_the_operator_wants_one_source(source: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="into needs one source"):
+    with pytest.raises(ConfigurationError, match="into does not have exactly one source"):
         StreamingIngestOperator(task_id="into", table="d.t", **source)
 
 

@@ -13,6 +13,7 @@ import pytest
 from airflow_hive_federation.errors import (
     CycleLostError,
     FailoverError,
+    ReadTransactionLostError,
     StorageError,
     TargetChangedError,
     TransactionAbortedError,
@@ -96,11 +97,14 @@ def test_a_read_transaction_that_the_source_has_ended_keeps_nothing() -> None:
                 **{"aborted": None, "nosuch": None, **ranges}
             )
         )
-        with pytest.raises(TransactionAbortedError, match="has ended read transaction 7"):
+        with pytest.raises(ReadTransactionLostError, match="has ended read transaction 7"):
             keeper._beat(client)
     keeper._heart.give_up(TransactionAbortedError("The source has ended read transaction 7."))
-    with pytest.raises(TransactionAbortedError, match="Files may have been removed while they were listed"):
+    with pytest.raises(
+        ReadTransactionLostError, match="Files may have been removed while they were listed"
+    ) as lost:
         keeper.check()
+    assert lost.value.retryable  # Airflow's next try opens another transaction, and lists anew.
 
 
 def test_a_dump_that_fails_raises_and_ends_its_read_transaction(monkeypatch: pytest.MonkeyPatch) -> None:

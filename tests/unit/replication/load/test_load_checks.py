@@ -12,7 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_hive_federation.errors import CycleLostError, TargetChangedError
+from airflow_hive_federation.errors import (
+    CycleLostError,
+    DumpIncompleteError,
+    FileVanishedError,
+    TargetChangedError,
+)
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl.types import SQLAllTableConstraints
 from airflow_hive_federation.model.files import CopyItem
@@ -225,3 +230,54 @@ def test_compactions_are_kept_away_before_and_after_the_transactions_end(in_grou
         "keep_compactions_away",
         "drop",
     ]
+
+
+@pytest.mark.parametrize("kind", DumpKind)
+def test_only_a_file_that_the_source_lost_makes_the_dump_out_of_date(
+    policy: ReplicationPolicy, kind: DumpKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same load cannot find such a file again, but copies one that the target lost."""
+    gone = FileVanishedError("A file is gone.", path="file:/t/f")
+    copied = False
+
+    class Copying:
+        """A load of which the copy, or after it the record of the files, finds a file gone."""
+
+        is_increment, lease = False, 7
+
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return quiet
+
+        def published_event(self) -> None: ...
+
+        def copy(self, run_copy: Callable[[str, str], None]) -> None:
+            run_copy("plan", "outcomes")
+
+        def note_files(self) -> None:
+            raise gone
+
+    def run_copy(_plan: str, _outcomes: str) -> None:
+        if not copied:
+            raise gone
+
+    directory = DumpDirectory(f"{policy.directory}/7-8-9")
+    directory.finish_dump(manifest(kind=kind))
+    monkeypatch.setattr(load, "LeaseKeeper", lambda *_: nullcontext())
+    monkeypatch.setattr(load, "TargetLoad" if kind is DumpKind.INCREMENT else "FirstLoad", Copying)
+    pool: Any = SimpleNamespace(client=nullcontext)
+
+    def staged() -> None:
+        load.load_into_target(pool, pool, policy, directory.uri, run_copy=run_copy)
+
+    with pytest.raises(DumpIncompleteError, match=r"is out of date: A file is gone\.") as outdated:
+        staged()
+    assert not outdated.value.retryable
+    assert outdated.value.facts == {"dump": directory.uri, "path": "file:/t/f"}
+    assert "clear its first task" in outdated.value.remedy
+    copied = True
+    with pytest.raises(FileVanishedError) as lost_again:
+        staged()
+    assert lost_again.value is gone
+    assert lost_again.value.retryable
