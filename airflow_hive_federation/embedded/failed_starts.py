@@ -1,4 +1,4 @@
-"""Removes from the disk what a failed start of a metastore or an HDFS has created; the cache keeps its log."""
+"""Removes from the disk what a failed start of a server has created, and keeps its log in the cache."""
 
 from __future__ import annotations
 

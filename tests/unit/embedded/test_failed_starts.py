@@ -162,7 +162,10 @@ def test_an_hdfs_leaves_its_log_in_the_cache_only(tmp_path: Path, monkeypatch: p
     assert homes[0].parent == tmp_path / "temporary"
     assert names(tmp_path / "temporary") == set()
     log = Path(caught.value.log_path)
-    assert (log.parent, log.read_text(encoding="utf-8")) == (tmp_path / "cache" / "failed-starts", "the reason")
+    assert (log.parent, log.read_text(encoding="utf-8")) == (
+        tmp_path / "cache" / "failed-starts",
+        "the reason",
+    )
     # A directory of the caller's keeps its log.
     with pytest.raises(MetastoreStartError) as caught:
         EmbeddedHdfs.start(directory=tmp_path / "own")
