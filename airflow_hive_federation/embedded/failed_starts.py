@@ -1,4 +1,4 @@
-"""Removes from the disk what a failed start of a metastore has created, and keeps its log in the cache."""
+"""Removes from the disk what a failed start of a server has created, and keeps its log in the cache."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def leaving_nothing(directory: Path, name: str, *, remove: bool) -> Iterator[Non
     Starts in one directory wait for each other. The log goes to ``failed-starts`` in the cache; one more
     failed start in the directory replaces it.
 
-    :param name: the metastore's name.
+    :param name: the metastore's name; the log's name in the cache begins with it.
     :param remove: the directory is a temporary one: remove it with all its content.
     :raises MetastoreStartError: that of the block, with the new place of its log.
     """

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -22,10 +23,11 @@ from airflow_hive_federation.embedded.configuration import (
     yarn_client_settings,
     yarn_settings,
 )
+from airflow_hive_federation.embedded.failed_starts import leaving_nothing
 from airflow_hive_federation.embedded.jars import hdfs_jars, metastore_jars
 from airflow_hive_federation.embedded.jvm import HDFS_MAIN, java_command, launcher_classes
 from airflow_hive_federation.embedded.process import end_server, start_server
-from airflow_hive_federation.errors import EmbeddedError, HiveFederationError
+from airflow_hive_federation.errors import EmbeddedError
 from airflow_hive_federation.runtime.cache import write_atomically
 from airflow_hive_federation.runtime.java import find_java
 
@@ -90,16 +92,14 @@ class EmbeddedHdfs:
         :raises EmbeddedError: if the launchers do not compile against the jars.
         :raises JavaNotFoundError: if no Java runtime fits.
         :raises JarDownloadError: if the jars could not be fetched.
-        :raises MetastoreStartError: if it did not start; the error has the most informative line of its log.
+        :raises MetastoreStartError: if it did not start; the error has the most informative line of its log,
+            which is kept in ``failed-starts`` of the cache if the directory was a temporary one.
         """
+        temporary = directory is None
         home = Path(tempfile.mkdtemp(prefix="hdfs-")) if directory is None else directory.absolute()
-        try:
+        with leaving_nothing(home, "hdfs", remove=True) if temporary else nullcontext():
             running, process = _start(home, port, settings or {}, yarn=yarn)
-        except HiveFederationError:
-            if directory is None and not (home / _LOG).exists():
-                shutil.rmtree(home, ignore_errors=True)
-            raise
-        return cls(running, process, home, dict(settings or {}), delete=directory is None)
+        return cls(running, process, home, dict(settings or {}), delete=temporary)
 
     @property
     def uri(self) -> str:

@@ -30,7 +30,7 @@ import io
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -361,6 +361,19 @@ def container_configuration(environ: Mapping[str, str]) -> str | None:
     return str(directory) if directory.is_dir() else None
 
 
+def act_for_user_of_spark(environ: MutableMapping[str, str]) -> None:
+    """Act in HDFS for the user of the Spark application, in a container of YARN and without Kerberos.
+
+    The process of a container may belong to another user: that of the NodeManager, or ``nobody``. Spark names
+    the application's user in SPARK_USER, and its JVMs act for that one (``SparkHadoopUtil.createSparkUser``).
+    hdfs-native takes the user from the variable alone. With Kerberos, a delegation token names the user.
+
+    :param environ: the variables of this process; HADOOP_USER_NAME is set if it is missing.
+    """
+    if "CONTAINER_ID" in environ and (user := environ.get("SPARK_USER")):
+        environ.setdefault(USER_VARIABLE, user)
+
+
 def token_address(authority: str, environ: Mapping[str, str]) -> str:
     """Return the address of a NameNode under which the process has a delegation token.
 
@@ -428,6 +441,7 @@ class _Clients:
 def _client(
     uri: str | None, config: Mapping[str, str], config_dir: str | None, login: Mapping[str, str]
 ) -> Any:
+    act_for_user_of_spark(os.environ)
     key = (
         os.getpid(),
         uri,

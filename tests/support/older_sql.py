@@ -123,6 +123,8 @@ def _settings(uri: str, home: Path) -> dict[str, str]:
         "hive.exec.local.scratchdir": f"{home}/local",
         "hive.downloaded.resources.dir": f"{home}/resources",
         "hive.querylog.location": f"{home}/queries",
+        # By default, Hive 3 keeps results in /tmp/hive for later statements, and leaves the directory there.
+        "hive.query.results.cache.enabled": "false",
         "hive.execution.engine": "mr",
         "hive.exec.submitviachild": "false",
         "hive.exec.submit.local.task.via.child": "false",

@@ -1,12 +1,17 @@
-"""A double of S3 for metastores and Hive's SQL, and the jars by which they reach it (hadoop-aws)."""
+"""A store of S3 for metastores and Hive's SQL, and the jars by which they reach it (hadoop-aws).
+
+It is moto's server, a double in this process, or the store at the URL in HIVE_FEDERATION_TESTS_S3.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from moto.server import ThreadedMotoServer
 
@@ -108,6 +113,8 @@ test org.apache.hadoop:hadoop-aws:3.4.1@jar \
 01334a07e179cae2b7e251f24857f11e3759108c9d6a79dcbe362a4295227da2 865554
 """
 REGION = "us-east-1"
+#: The variable with the URL of a store that runs; its user and password are the key and the secret.
+RUNNING = "HIVE_FEDERATION_TESTS_S3"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,8 +161,13 @@ class S3Store:
 
 
 @contextmanager
-def moto_store() -> Iterator[S3Store]:
-    """Run moto's server, a double of S3, in this process."""
+def s3_store() -> Iterator[S3Store]:
+    """Run moto's server, a double of S3, in this process, or use the store that runs."""
+    if running := os.environ.get(RUNNING):
+        url = urlsplit(running)
+        key, secret = unquote(url.username or ""), unquote(url.password or "")
+        yield S3Store(endpoint=f"{url.scheme}://{url.hostname}:{url.port}", key=key, secret=secret)
+        return
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -1,6 +1,7 @@
 """Tables on S3 behind a metastore, judged by Hive: cycles, streaming ingest, compaction, groups and clusters.
 
-The store is moto's server, a double of S3; Hive and its metastore reach it by hadoop-aws.
+The store is moto's server, a double of S3, or the one that HIVE_FEDERATION_TESTS_S3 names; Hive and its
+metastore reach it by hadoop-aws.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.storage.publishing import write_atomically
 from tests.support.cycling import rows
 from tests.support.observing import at_steps
-from tests.support.s3_site import moto_store
+from tests.support.s3_site import s3_store
 from tests.support.store_tables_site import QUERIES, KilledError, Site, check_cycles, open_site, stream
 from tests.support.two_clusters import two_clusters
 
@@ -46,7 +47,7 @@ NOWHERE = MetastoreSettings(uris=("thrift://127.0.0.1:1",))
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    with moto_store() as store, open_site(store) as made:
+    with s3_store() as store, open_site(store) as made:
         yield made
 
 

@@ -11,19 +11,29 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
+from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
+from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import SparkJobError, SparkRefusedError
+from airflow_hive_federation.hooks.spark import spark_environment
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.spark.package_zip import package_zip
 from airflow_hive_federation.storage.digests import digest_file
+from airflow_hive_federation.storage.hdfs import USER_VARIABLE
 from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
 from airflow_hive_federation.storage.publishing import write_atomically
+from tests.support.cycling import rows
+from tests.support.documents import ROOT
 from tests.support.standalone_spark import QUICK_JVM
-from tests.support.yarn import VARIABLE, Yarn, wait_for
+from tests.support.yarn import CONNECTION, VARIABLE, Yarn, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 FILES = 8
+#: The program of docs/acid-writing.md.
+PROGRAM = ROOT / "docs" / "examples" / "acid_on_yarn.py"
 #: An Airflow worker: it submits the job of its arguments, and waits.
 WORKER = """
 import json, sys
@@ -162,3 +172,53 @@ def test_a_queue_that_does_not_exist(yarn: Yarn, monkeypatch: pytest.MonkeyPatch
     copies = Copies(f"{yarn.hadoop.uri}/queue")
     with pytest.raises(SparkJobError, match="unknown queue: nobodys"):
         yarn.hook().submit("copy-files", copies.arguments(), report_uri=copies.report)
+
+
+#: A user who is neither the superuser nor that of the NodeManager's process, as on most clusters.
+USER = "alice"
+
+
+@pytest.fixture
+def orders(yarn: Yarn, hive_sql_source: HiveSql) -> Iterator[str]:
+    """An ACID table on HDFS, in a directory of the user's; its metastore is that of ``source``."""
+    # Hive refuses a directory that is there.
+    hive_sql_source.execute(f"create database on_yarn managedlocation '{yarn.hadoop.uri}/acid'")
+    hive_sql_source.execute(
+        "create table on_yarn.orders (id int, state string) clustered by (id) into 2 buckets stored as orc "
+        "tblproperties ('transactional'='true')"
+    )
+    yarn.hadoop.shell("-mkdir", "-p", f"/user/{USER}")
+    yarn.hadoop.shell("-chown", "-R", USER, f"/user/{USER}", "/acid")
+    yield "on_yarn.orders"
+    hive_sql_source.execute("drop database on_yarn cascade")
+
+
+def test_an_acid_table_is_written_in_cluster_mode(
+    yarn: Yarn,
+    orders: str,
+    source: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The documented program, with the package from its archive; Hive reads the rows."""
+    monkeypatch.setenv(VARIABLE, yarn.connection("cluster"))
+    for name, value in spark_environment(os.environ, yarn.env, {}, local=False).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv(USER_VARIABLE, USER)
+    hook = SparkSubmitHook(
+        conn_id=CONNECTION,
+        conf={**yarn.conf, "spark.yarn.maxAppAttempts": "1"},
+        py_files=str(package_zip()),
+        application_args=[source.uri, orders],
+    )
+    hook.submit(str(PROGRAM))
+    # The provider leaves the pipe of the log open.
+    hook._submit_sp.stdout.close()
+    assert yarn.users()[-1] == USER
+    assert rows(hive_sql_source, f"select id, state from {orders}") == [
+        ("1", "paid"),
+        ("3", "new"),
+        ("4", "new"),
+    ]
+    listed = yarn.hadoop.shell("-ls", "-R", "/acid").splitlines()
+    assert {line.split()[2] for line in listed} == {USER}, listed

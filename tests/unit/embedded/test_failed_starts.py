@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import tempfile
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from airflow_hive_federation.embedded import database, derby, failed_starts, metastore
+from airflow_hive_federation.embedded import database, derby, failed_starts, hdfs, metastore
 from airflow_hive_federation.embedded.failed_starts import leaving_nothing
+from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import ConfigurationError, MetastoreStartError
 
@@ -141,3 +143,31 @@ def test_a_file_in_place_of_the_directory(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(ConfigurationError, match="dev/conf cannot be created"):
         EmbeddedMetastore.start("dev", directory=tmp_path / "dev")
     assert (tmp_path / "dev").read_text(encoding="utf-8") == "mine"
+
+
+def test_an_hdfs_leaves_its_log_in_the_cache_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    homes: list[Path] = []
+
+    def start(home: Path, *_: object, **__: object) -> None:
+        homes.append(home)
+        (home / "data" / "name-0-1").mkdir(parents=True)
+        (home / hdfs._LOG).write_text("the reason", encoding="utf-8")
+        raise MetastoreStartError("no start", log_path=str(home / hdfs._LOG))
+
+    monkeypatch.setattr(hdfs, "_start", start)
+    with pytest.raises(MetastoreStartError) as caught:
+        EmbeddedHdfs.start()
+    assert homes[0].parent == tmp_path / "temporary"
+    assert names(tmp_path / "temporary") == set()
+    log = Path(caught.value.log_path)
+    assert (log.parent, log.read_text(encoding="utf-8")) == (
+        tmp_path / "cache" / "failed-starts",
+        "the reason",
+    )
+    # A directory of the caller's keeps its log.
+    with pytest.raises(MetastoreStartError) as caught:
+        EmbeddedHdfs.start(directory=tmp_path / "own")
+    assert caught.value.log_path == str(tmp_path / "own" / hdfs._LOG)
+    assert (tmp_path / "own" / hdfs._LOG).is_file()

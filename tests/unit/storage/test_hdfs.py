@@ -20,6 +20,7 @@ from airflow_hive_federation.storage.hdfs import (
     AclLine,
     HdfsAccess,
     acl_specification,
+    act_for_user_of_spark,
     container_configuration,
     native_errors,
     token_address,
@@ -206,6 +207,23 @@ def test_a_container_of_yarn_has_the_files_of_its_submission(
     # Elsewhere, a directory of this name is somebody's.
     assert container_configuration({}) is None
     assert container_configuration({"CONTAINER_ID": "c", "HADOOP_CONF_DIR": "/etc/hadoop"}) is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "user"),
+    [
+        ({"CONTAINER_ID": "c", "SPARK_USER": "alice"}, "alice"),
+        ({"CONTAINER_ID": "c", "SPARK_USER": "alice", "HADOOP_USER_NAME": "bob"}, "bob"),
+        ({"CONTAINER_ID": "c"}, None),
+        # Elsewhere, the variable may be that of an image.
+        ({"SPARK_USER": "alice"}, None),
+    ],
+)
+def test_a_container_of_yarn_acts_for_the_user_of_its_application(
+    environ: dict[str, str], user: str | None
+) -> None:
+    act_for_user_of_spark(environ)
+    assert environ.get("HADOOP_USER_NAME") == user
 
 
 def test_a_token_is_found_under_the_number_of_the_name_node(tmp_path: Path) -> None:
