@@ -33,6 +33,7 @@ from airflow_hive_federation.remotes import definitions, partitions, views
 from airflow_hive_federation.remotes.changes import TableChange, changes_between
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, drop_link, names_of
 from airflow_hive_federation.remotes.links import (
+    DEFINITION,
     NO_EVENT,
     READ_BY,
     DamagedLink,
@@ -361,6 +362,9 @@ class _Work:
         pages = partitions.at_the_remote(self.ends, link, remote)
         # The first batch is read before the table is made: so a remote that fails leaves no table behind.
         page, added = next(pages, []), 0
+        if page:
+            # Without its definition, the table counts as incomplete: the next refresh compares all partitions.
+            made.parameters.pop(DEFINITION, None)
         with self.ends.local.client() as client:
             client.create_table(made, environment=KEEP_STATISTICS)
         while page:
@@ -368,7 +372,16 @@ class _Work:
                 partitions.write(client, link, added=page)
             added += len(page)
             page = next(pages, [])
+        if added:
+            self._complete(link)
         return _Outcome(name=link.local.table or "", action="created", linked=True, added=added)
+
+    def _complete(self, link: Link) -> None:
+        """Give a table its definition, after all of its partitions."""
+        with self.ends.local.client() as client:
+            table = client.get_table(*names_of(link.local))
+            table.parameters = {**(table.parameters or {}), DEFINITION: link.definition}
+            _alter(client, table)
 
     def _alter(
         self, link: Link, remote: types.Table, made: types.Table, table: types.Table, change: TableChange
@@ -385,7 +398,8 @@ class _Work:
             return self._make_anew(link, remote, made)
         outcome = _Outcome(name=link.local.table or "", action="" if same else "altered", linked=True)
         if remote.partitionKeys:
-            everything = change.all_partitions or definitions.schema_changed(made, table)
+            incomplete = before is None or not before.definition
+            everything = incomplete or change.all_partitions or definitions.schema_changed(made, table)
             names = None if everything else partitions.changed_names(self.ends, link, remote, change)
             added, altered, dropped = partitions.refresh(self.ends, link, remote, names)
             outcome = replace(outcome, added=added, altered=altered, dropped=dropped)
