@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.catalog.factories import CONNECTION, HIDDEN, Factory, Opening
+from airflow_hive_federation.catalog.roles import HIVE_LACKS
 from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
@@ -23,6 +24,9 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_directory
+
+if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType
 
 log = logging.getLogger(__name__)
 
@@ -265,12 +269,8 @@ def newest_metadata(path: str) -> str:
 
 def _entry(database: str, name: str, table: Any) -> types.Table:
     """Make the same entry that ``org.apache.iceberg.hive.HiveTableOperations`` writes."""
-    from pyiceberg.catalog.hive import SchemaToHiveConverter
-    from pyiceberg.schema import visit
-
-    converter = SchemaToHiveConverter(hive2_compatible=False)
     columns = [
-        types.FieldSchema(name=named, type=visit(field.field_type, converter), comment=field.doc)
+        types.FieldSchema(name=named, type=_hive_type(field.field_type), comment=field.doc)
         for named, field in zip(_column_names(table.schema().fields), table.schema().fields, strict=True)
     ]
     return types.Table(
@@ -320,6 +320,25 @@ def _translated(subject: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
         OAuthError,
         RESTError,
         UnauthorizedError,
+def _hive_type(field_type: IcebergType) -> str:
+    """Return the Hive type of an Iceberg type, with :data:`.roles.HIVE_LACKS` before what Hive lacks.
+
+    Hive lacks types of Iceberg's format version 3: timestamps with nanoseconds, geometries and geographies.
+    """
+    from pyiceberg.catalog.hive import SchemaToHiveConverter
+    from pyiceberg.schema import visit
+    from pyiceberg.types import PrimitiveType
+
+    class HiveTypes(SchemaToHiveConverter):
+        def primitive(self, primitive: PrimitiveType) -> str:
+            try:
+                return super().primitive(primitive)
+            except KeyError:
+                return f"{HIVE_LACKS}{primitive}"
+
+    return visit(field_type, HiveTypes(hive2_compatible=False))
+
+
         ValidationError,
     )
 
