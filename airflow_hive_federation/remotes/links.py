@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.errors import CyclicRemoteError, RemoteError, RemoteUnsupportedError
@@ -29,6 +30,9 @@ PATH = f"{PREFIX}path"
 EVENT = f"{PREFIX}event"
 #: Holds the digest of the remote definition that was copied.
 DEFINITION = f"{PREFIX}definition"
+#: Holds the digest of the names of the remote database's tables, as the last refresh listed them; only for a
+#: remote without events, which shows by it that tables were added or dropped.
+TABLE_NAMES = f"{PREFIX}table-names"
 #: Names the way that an engine may read the table: ``files``, ``view``, or ``read_table`` for ACID tables.
 READ_BY = f"{PREFIX}read-by"
 #: Marks a local database as read-only: Hive refuses statements that write into it if its
@@ -53,6 +57,8 @@ class Link:
     :param path: ids of the metastores behind the link, the nearest first.
     :param event_id: last event of the remote that the link contains; ``None`` while it is not complete.
     :param definition: digest of the remote definition that was copied.
+    :param table_names: digest of the names of the remote database's tables at the last refresh, by
+        :func:`names_digest`; empty for a remote with events.
     """
 
     kind: Kind
@@ -64,6 +70,7 @@ class Link:
     path: tuple[str, ...] = ()
     event_id: int | None = None
     definition: str = ""
+    table_names: str = ""
 
     def parameters(self) -> dict[str, str]:
         """Return the link as parameters of the local table or database."""
@@ -76,6 +83,8 @@ class Link:
             parameters[PROPERTIES] = json.dumps(dict(self.properties), sort_keys=True, ensure_ascii=False)
         if self.definition:
             parameters[DEFINITION] = self.definition
+        if self.table_names:
+            parameters[TABLE_NAMES] = self.table_names
         if self.event_id is not None:
             parameters[EVENT] = str(self.event_id)
         return parameters
@@ -139,6 +148,7 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             path=tuple(identity for identity in stored.get(PATH, "").split(",") if identity),
             event_id=_event_id(stored[EVENT]) if EVENT in stored else None,
             definition=stored.get(DEFINITION, ""),
+            table_names=stored.get(TABLE_NAMES, ""),
         )
     except ValueError as error:
         raise RemoteError(
@@ -147,6 +157,11 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             f"({PREFIX}…) were changed.",
             remote=str(local),
         ) from error
+
+
+def names_digest(names: Iterable[str]) -> str:
+    """Return a digest of names of tables or partitions, in any order."""
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def path_behind(identity: str | None, parameters: Mapping[str, str] | None) -> tuple[str, ...]:

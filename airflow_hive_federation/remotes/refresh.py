@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -37,9 +37,11 @@ from airflow_hive_federation.remotes.links import (
     NO_EVENT,
     READ_BY,
     DamagedLink,
+    TABLE_NAMES,
     Link,
     link_of,
     path_behind,
+    names_digest,
     readable_link,
     refuse_cycle,
     refuse_location,
@@ -99,8 +101,9 @@ def refresh(
     if any(outcome.behind for outcome in outcomes):
         position = NO_EVENT if link.event_id is None else link.event_id
     report = _report(link, position, whole=changes is None, outcomes=outcomes)
-    if link.event_id != position and not (link.kind is Kind.TABLE and report.dropped):
-        _publish(ends, link, position)
+    present = replace(link, event_id=position, table_names=work.names_digest(position))
+    if link != present and not (link.kind is Kind.TABLE and report.dropped):
+        _publish(ends, present)
     return report
 
 
@@ -121,21 +124,20 @@ def _changes(remote: Catalog, link: Link, position: int) -> Mapping[str, TableCh
     return changes_between(events, database, after=link.event_id, up_to=position)
 
 
-def _publish(ends: Ends, link: Link, position: int) -> None:
-    """Write the position into the link's object, which is read again just before."""
+def _publish(ends: Ends, link: Link) -> None:
+    """Write the position of a link into the link's object, which is read again just before."""
     with ends.local.client() as client:
         if link.kind is Kind.DATABASE:
             database = client.get_database(link.local.database or "")
-            database.parameters = {
-                **(database.parameters or {}),
-                **replace(link, event_id=position).parameters(),
-            }
+            kept_parameters = database.parameters or {}
+            kept_parameters.pop(TABLE_NAMES, None)
+            database.parameters = {**kept_parameters, **link.parameters()}
             client.alter_database(link.local.database or "", database)
             return
         table = client.get_table(link.local.database or "", link.local.table or "")
         kept = link_of(link.kind, link.local, table.parameters)
         if kept is not None:
-            made = replace(link, event_id=position, path=kept.path, definition=kept.definition)
+            made = replace(link, path=kept.path, definition=kept.definition)
             table.parameters = {**(table.parameters or {}), **made.parameters()}
             _alter(client, table)
 
@@ -192,6 +194,13 @@ class _Work:
                 remedy=f"DROP REMOTE DATABASE {self.link.local}, or restore it.",
                 remote=str(self.link.local),
             )
+    listed: list[str] = field(default_factory=list)  # the tables of the remote, if all of them were compared
+
+    def names_digest(self, position: int) -> str:
+        """Return the digest of the names that a link keeps with a position."""
+        if self.link.kind is Kind.TABLE or position != NO_EVENT:
+            return ""
+        return names_digest(self.listed)
         if changes is None:
             return self._tables_then_views(self._everything(database))
         present = self._local_tables(list(changes))
@@ -266,6 +275,7 @@ class _Work:
             try:
                 return [task.result() for task in running]
             finally:
+        self.listed.extend(names)
                 for task in running:
                     task.cancel()
 
@@ -363,7 +373,7 @@ class _Work:
         # The first batch is read before the table is made: so a remote that fails leaves no table behind.
         page, added = next(pages, []), 0
         if page:
-            # Without its definition, the table counts as incomplete: the next refresh compares all partitions.
+            # A table without its definition counts as incomplete: a refresh compares all of its partitions.
             made.parameters.pop(DEFINITION, None)
         with self.ends.local.client() as client:
             client.create_table(made, environment=KEEP_STATISTICS)
