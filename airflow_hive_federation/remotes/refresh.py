@@ -20,7 +20,8 @@ from airflow_hive_federation.errors import (
     CyclicRemoteError,
     InvalidObjectError,
     InvalidOperationError,
-    NameTakenError,
+    LockLostError,
+    MetastoreServerError,
     NoSuchObjectError,
     RemoteDroppedError,
     RemoteUnsupportedError,
@@ -36,12 +37,12 @@ from airflow_hive_federation.remotes.links import (
     DEFINITION,
     NO_EVENT,
     READ_BY,
-    DamagedLink,
     TABLE_NAMES,
+    DamagedLink,
     Link,
     link_of,
-    path_behind,
     names_digest,
+    path_behind,
     readable_link,
     refuse_cycle,
     refuse_location,
@@ -139,11 +140,30 @@ def _publish(ends: Ends, link: Link) -> None:
         if kept is not None:
             made = replace(link, path=kept.path, definition=kept.definition)
             table.parameters = {**(table.parameters or {}), **made.parameters()}
-            _alter(client, table)
+            _alter(client, table, kept)
 
 
-def _alter(client: MetastoreClient, table: types.Table) -> None:
-    client.alter_table(table.dbName, table.tableName, table, environment=KEEP_STATISTICS)
+def _alter(client: MetastoreClient, table: types.Table, before: Link | None = None) -> None:
+    """Alter a local table, unless another refresh has altered its definition.
+
+    :param before: the link as it was read; without a definition, nothing is compared.
+    """
+    expected = (DEFINITION, before.definition) if before and before.definition else None
+    name = f"{table.dbName}.{table.tableName}"
+    try:
+        client.alter_table(
+            table.dbName,
+            table.tableName,
+            table,
+            environment=KEEP_STATISTICS,
+            expected_parameter=expected,
+        )
+    except MetastoreServerError as error:
+        if expected is None or "has been modified" not in error.message:
+            raise
+        raise LockLostError(
+            f"{name} was altered by another refresh: {error.message}", remedy="Run this again.", tables=[name]
+        ) from error
 
 
 def _report(link: Link, position: int, *, whole: bool, outcomes: Sequence[_Outcome]) -> RefreshReport:
@@ -174,6 +194,13 @@ class _Work:
     ends: Ends
     link: Link
     on_dropped: OnDropped
+    listed: list[str] = field(default_factory=list)  # the tables of the remote, if all of them were compared
+
+    def names_digest(self, position: int) -> str:
+        """Return the digest of the names that a link keeps with a position."""
+        if self.link.kind is Kind.TABLE or position != NO_EVENT:
+            return ""
+        return names_digest(self.listed)
 
     # -- which tables --------------------------------------------------------------------------------------
 
@@ -194,13 +221,6 @@ class _Work:
                 remedy=f"DROP REMOTE DATABASE {self.link.local}, or restore it.",
                 remote=str(self.link.local),
             )
-    listed: list[str] = field(default_factory=list)  # the tables of the remote, if all of them were compared
-
-    def names_digest(self, position: int) -> str:
-        """Return the digest of the names that a link keeps with a position."""
-        if self.link.kind is Kind.TABLE or position != NO_EVENT:
-            return ""
-        return names_digest(self.listed)
         if changes is None:
             return self._tables_then_views(self._everything(database))
         present = self._local_tables(list(changes))
@@ -255,6 +275,7 @@ class _Work:
     def _everything(self, database: str) -> Iterator[_Found]:
         with self.ends.breaker.guard():
             names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
+        self.listed.extend(names)
         with self.ends.local.client() as client:
             local_names = {name.lower() for name in client.list_tables(self.link.local.database or "")}
         for batch in batches(sorted(local_names - set(names)), TABLES_PER_CALL):
@@ -275,7 +296,6 @@ class _Work:
             try:
                 return [task.result() for task in running]
             finally:
-        self.listed.extend(names)
                 for task in running:
                     task.cancel()
 
@@ -413,7 +433,7 @@ class _Work:
             names = None if everything else partitions.changed_names(self.ends, link, remote, change)
             added, altered, dropped = partitions.refresh(self.ends, link, remote, names)
             outcome = replace(outcome, added=added, altered=altered, dropped=dropped)
-        if not same and not self._replace(link, remote, made, table):
+        if not same and not self._replace(before or link, remote, made, table):
             return self._make_anew(link, remote, made)
         return outcome
 
@@ -423,7 +443,10 @@ class _Work:
         return replace(self._create(link, remote, made), action="altered")
 
     def _replace(self, link: Link, remote: types.Table, made: types.Table, table: types.Table) -> bool:
-        """Alter the local table; return ``False`` if it has to be recreated."""
+        """Alter the local table; return ``False`` if it has to be recreated.
+
+        :param link: the link as it was read with the local table.
+        """
         self._with_statistics(made, remote, link)
         statistics, made.colStats = made.colStats, None
         made.createTime = table.createTime
@@ -431,7 +454,7 @@ class _Work:
             made.sd.location = table.sd.location
         with self.ends.local.client() as client:
             try:
-                _alter(client, made)
+                _alter(client, made, link)
             except InvalidOperationError as error:
                 # metastore.disallow.incompatible.col.type.changes forbids this change of types.
                 log.info("%s is made anew: %s", link.local, error.message)
@@ -470,10 +493,3 @@ class _Work:
                 return question()
             except NoSuchObjectError:
                 return None
-
-
-def name_taken(label: str) -> NameTakenError:
-    """Return the error for a local name that belongs to another object."""
-    return NameTakenError(
-        f"{label} exists, and is not this remote.", remedy="Choose another name, or drop it.", remote=label
-    )
