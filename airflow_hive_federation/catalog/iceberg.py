@@ -44,7 +44,10 @@ _SHOWN = frozenset({"type", "uri", "warehouse", "name"})
 _SHORTEST_SECRET = 6
 
 _METADATA = ".metadata.json"
-_NUMBERED = re.compile(r"v?(\d+)(?:-[\w-]+)?(?:\.gz)?\.metadata\.json")
+#: Ends compressed files of old writers (``TableMetadataParser.getOldFileExtension``), which pyiceberg cannot
+#: read; the present form is ``.gz.metadata.json``.
+_OLD_COMPRESSED = ".metadata.json.gz"
+_NUMBERED = re.compile(r"v?(\d+)(?:-[\w-]+)?(?:(?:\.gz)?\.metadata\.json|\.metadata\.json\.gz)")
 _HANDLER = "org.apache.iceberg.mr.hive.HiveIcebergStorageHandler"
 _SERDE = "org.apache.iceberg.mr.hive.HiveIcebergSerDe"
 _INPUT = "org.apache.iceberg.mr.hive.HiveIcebergInputFormat"
@@ -253,9 +256,11 @@ def newest_metadata(path: str) -> str:
 
     :param path: directory of the table, or one of its metadata files, which is returned unchanged.
     :raises NoSuchObjectError: if the directory has no metadata file.
+    :raises InvalidObjectError: if several files have the highest number: one of them is of a writer whose
+        commit a catalog has refused. Or if the newest file is of a form that cannot be read.
     """
-    if path.endswith(_METADATA):
-        return path
+    if path.endswith((_METADATA, _OLD_COMPRESSED)):
+        return _readable(path)
     directory = f"{path.rstrip('/')}/metadata"
     numbered = [
         (int(match[1]), name) for name in list_directory(directory) if (match := _NUMBERED.fullmatch(name))
@@ -264,7 +269,23 @@ def newest_metadata(path: str) -> str:
         raise NoSuchObjectError(
             f"There is no Iceberg table at {path}.", remedy=f"Check {PATH}: it is the table's directory."
         )
-    return f"{directory}/{max(numbered)[1]}"
+    newest = sorted(name for number, name in numbered if number == max(numbered)[0])
+    if len(newest) > 1:
+        raise InvalidObjectError(
+            f"{' and '.join(newest)} in {directory} have the same number, and only the catalog of the table "
+            "knows which of them is the table's.",
+            remedy=f"Link the table through its catalog, or give the right file as {PATH}.",
+        )
+    return _readable(f"{directory}/{newest[0]}")
+
+
+def _readable(path: str) -> str:
+    if path.endswith(_OLD_COMPRESSED):
+        raise InvalidObjectError(
+            f"{path} is compressed in a form of old Iceberg versions, which pyiceberg cannot read.",
+            remedy="Let a newer version of Iceberg write the table once.",
+        )
+    return path
 
 
 def _entry(database: str, name: str, table: Any) -> types.Table:
@@ -299,6 +320,25 @@ def _entry(database: str, name: str, table: Any) -> types.Table:
     )
 
 
+def _hive_type(field_type: IcebergType) -> str:
+    """Return the Hive type of an Iceberg type, with :data:`.roles.HIVE_LACKS` before what Hive lacks.
+
+    Hive lacks types of Iceberg's format version 3: timestamps with nanoseconds, geometries and geographies.
+    """
+    from pyiceberg.catalog.hive import SchemaToHiveConverter
+    from pyiceberg.schema import visit
+    from pyiceberg.types import PrimitiveType
+
+    class HiveTypes(SchemaToHiveConverter):
+        def primitive(self, primitive: PrimitiveType) -> str:
+            try:
+                return super().primitive(primitive)
+            except KeyError:
+                return f"{HIVE_LACKS}{primitive}"
+
+    return visit(field_type, HiveTypes(hive2_compatible=False))
+
+
 def _column_names(fields: Sequence[Any]) -> list[str]:
     """Return the column names in Hive's lower case.
 
@@ -320,25 +360,6 @@ def _translated(subject: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
         OAuthError,
         RESTError,
         UnauthorizedError,
-def _hive_type(field_type: IcebergType) -> str:
-    """Return the Hive type of an Iceberg type, with :data:`.roles.HIVE_LACKS` before what Hive lacks.
-
-    Hive lacks types of Iceberg's format version 3: timestamps with nanoseconds, geometries and geographies.
-    """
-    from pyiceberg.catalog.hive import SchemaToHiveConverter
-    from pyiceberg.schema import visit
-    from pyiceberg.types import PrimitiveType
-
-    class HiveTypes(SchemaToHiveConverter):
-        def primitive(self, primitive: PrimitiveType) -> str:
-            try:
-                return super().primitive(primitive)
-            except KeyError:
-                return f"{HIVE_LACKS}{primitive}"
-
-    return visit(field_type, HiveTypes(hive2_compatible=False))
-
-
         ValidationError,
     )
 

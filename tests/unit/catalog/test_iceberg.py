@@ -174,6 +174,26 @@ def test_the_newest_metadata_is_of_the_highest_number(tmp_path: Path) -> None:
     (tmp_path / "metadata" / "00011-abc-def.metadata.json").write_text("", encoding="utf-8")
     assert newest_metadata(f"{tmp_path}/").endswith("/metadata/00011-abc-def.metadata.json")
     assert newest_metadata("s3://b/x.metadata.json") == "s3://b/x.metadata.json"
+    # The older v11 would be an old snapshot.
+    (tmp_path / "metadata" / "v12.metadata.json.gz").write_text("", encoding="utf-8")
+    for path in (str(tmp_path), "s3://b/v12.metadata.json.gz"):
+        with pytest.raises(InvalidObjectError, match=r"v12\.metadata\.json\.gz is compressed in a form"):
+            newest_metadata(path)
+
+
+def test_two_files_of_the_highest_number_are_refused(tmp_path: Path) -> None:
+    """The writer whose commit the catalog has refused may have left its file behind."""
+    (tmp_path / "metadata").mkdir()
+    for name in ("00003-aaaa", "00003-bbbb", "00002-cccc", "00002-dddd"):
+        (tmp_path / "metadata" / f"{name}.metadata.json").write_text("", encoding="utf-8")
+    with pytest.raises(
+        InvalidObjectError,
+        match=r"00003-aaaa\.metadata\.json and 00003-bbbb\.metadata\.json in .* same number",
+    ) as caught:
+        newest_metadata(str(tmp_path))
+    assert "through its catalog" in caught.value.remedy
+    (tmp_path / "metadata" / "00004-eeee.metadata.json").write_text("", encoding="utf-8")
+    assert newest_metadata(str(tmp_path)).endswith("/00004-eeee.metadata.json")
 
 
 def test_what_is_no_iceberg_table(tmp_path: Path) -> None:
