@@ -336,7 +336,7 @@ def _hive_type(field_type: IcebergType) -> str:
             except KeyError:
                 return f"{HIVE_LACKS}{primitive}"
 
-    return visit(field_type, HiveTypes(hive2_compatible=False))
+    return str(visit(field_type, HiveTypes(hive2_compatible=False)))
 
 
 def _column_names(fields: Sequence[Any]) -> list[str]:
