@@ -20,7 +20,13 @@ from airflow_hive_federation.clusters.statements.statement import (
     placeholder,
 )
 from airflow_hive_federation.clusters.statements.templates import Skeleton, is_parameter
-from airflow_hive_federation.clusters.statements.tokens import Cursor, has_escape, keyword_of, tokens_of
+from airflow_hive_federation.clusters.statements.tokens import (
+    VARIABLE,
+    Cursor,
+    has_escape,
+    keyword_of,
+    tokens_of,
+)
 
 _SHAPED = frozenset({"SELECT", "FROM", "WITH", "INSERT", "("})
 _TABLELESS = frozenset(
@@ -76,6 +82,9 @@ def _statement_tokens(text: str) -> list[Token]:
         # Engines substitute the value of a variable before they read the statement.
         if token.token_type is TokenType.PARAMETER and following.token_type is TokenType.L_BRACE:
             raise UnreadableError("it has a variable outside of strings", token.start)
+    for token in tokens:
+        if token.token_type is TokenType.IDENTIFIER and VARIABLE in token.text:
+            raise UnreadableError("it has a variable in a name", token.start)
     return tokens
 
 

@@ -18,6 +18,11 @@ from airflow_hive_federation.clusters.statements.statement import TableName, Unr
 MAX_DEPTH = 200
 MAX_CHARACTERS = 2_000_000
 _POSITION = re.compile(r"\d+:(\d+)")
+#: Begins a variable, whose value an engine puts in its place before it reads the statement.
+VARIABLE = "${"
+#: In Java's date formats, the year that a day's week belongs to; sqlglot takes it for the year (``yyyy``).
+WEEK_YEAR = "YYYY"
+_WITH_WEEK_YEAR = re.compile(r"[-/. _yMd]*Y[-/. _yYMd]*")
 _WORD = re.compile(r"\w+")
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
@@ -279,10 +284,12 @@ def is_name(token: Token) -> bool:
 
 
 def _constant(text: str, tokens: Sequence[Token]) -> str | None:
-    """Return the text of ``= constant``; ``None`` for any other tokens."""
+    """Return the text of ``= constant``; ``None`` for any other tokens, and for text that engines change.
+
+    Engines replace a variable by its value, and read escapes differently.
+    """
     is_pair = len(tokens) == 2 and tokens[0].token_type is TokenType.EQ
-    if is_pair and not _has_doubled_quote(text, tokens[1]):
-        value = tokens[1]
-        if value.token_type in {TokenType.STRING, TokenType.NUMBER}:
-            return str(value.text)
+    if is_pair and tokens[1].token_type in {TokenType.STRING, TokenType.NUMBER}:
+        value = str(tokens[1].text)
+        return None if has_escape(text, tokens[1]) or VARIABLE in value else value
     return None
