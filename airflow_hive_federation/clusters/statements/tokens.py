@@ -113,7 +113,8 @@ def placed_statements(text: str) -> tuple[tuple[int, str], ...]:
 def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
     """Return the texts of strings that engines may read differently.
 
-    These have an escape or a doubled quotation mark, or stand side by side.
+    These have an escape or a doubled quotation mark, or stand side by side. :data:`WEEK_YEAR` is among them
+    if a string may be a date format with the year of weeks, which the parsed format does not show.
     """
     texts = set()
     before: Token | None = None
@@ -121,6 +122,8 @@ def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
         if token.token_type is TokenType.STRING:
             if has_escape(text, token):
                 texts.add(token.text)
+            if _WITH_WEEK_YEAR.fullmatch(token.text):
+                texts.add(WEEK_YEAR)
             if before is not None and before.token_type is TokenType.STRING:
                 texts.update((before.text, token.text))
         before = token
