@@ -33,7 +33,7 @@ from airflow_hive_federation.clusters.predicates.conditions import (
     Undecided,
     Value,
 )
-from airflow_hive_federation.clusters.statements.tokens import VARIABLE, WEEK_YEAR
+from airflow_hive_federation.clusters.predicates.values import VARIABLE, WEEK_YEAR
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",

@@ -26,6 +26,10 @@ class _Unknown(Enum):
 UNDECIDED: Final = _Unknown.UNDECIDED
 Scalar = str | int | Decimal | date | bool | _Unknown | None
 
+#: Begins a variable, whose value an engine puts in its place before it reads the statement.
+VARIABLE = "${"
+#: In Java's date formats, the year that a day's week belongs to; sqlglot takes it for the year (``yyyy``).
+WEEK_YEAR = "YYYY"
 #: The value of the partition for rows whose key is null (``hive.exec.default.partition.name``).
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from airflow_hive_federation.clusters.predicates.values import VARIABLE
 from airflow_hive_federation.clusters.statements.commands import COMMANDS
 from airflow_hive_federation.clusters.statements.inserts import QUERIES, query_or_insert
 from airflow_hive_federation.clusters.statements.queries import outline
@@ -21,7 +22,6 @@ from airflow_hive_federation.clusters.statements.statement import (
 )
 from airflow_hive_federation.clusters.statements.templates import Skeleton, is_parameter
 from airflow_hive_federation.clusters.statements.tokens import (
-    VARIABLE,
     Cursor,
     has_escape,
     keyword_of,

@@ -12,16 +12,13 @@ from sqlglot.dialects.hive import Hive
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from airflow_hive_federation.clusters.predicates.values import VARIABLE, WEEK_YEAR
 from airflow_hive_federation.clusters.statements.statement import TableName, UnreadableError
 
 #: The largest depth of parentheses, because a parser recurses at each; Hive's own fails far earlier.
 MAX_DEPTH = 200
 MAX_CHARACTERS = 2_000_000
 _POSITION = re.compile(r"\d+:(\d+)")
-#: Begins a variable, whose value an engine puts in its place before it reads the statement.
-VARIABLE = "${"
-#: In Java's date formats, the year that a day's week belongs to; sqlglot takes it for the year (``yyyy``).
-WEEK_YEAR = "YYYY"
 _WITH_WEEK_YEAR = re.compile(r"[-/. _yMd]*Y[-/. _yYMd]*")
 _WORD = re.compile(r"\w+")
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
