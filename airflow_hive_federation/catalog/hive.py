@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 
@@ -22,14 +22,22 @@ class HiveCatalog:
     """A Hive metastore with a connection pool of its own.
 
     :param settings: settings of the metastore, with its address and the deadlines of its calls.
+    :param pool: a connection pool of another catalog, to be used instead.
     """
 
-    def __init__(self, settings: MetastoreSettings) -> None:
-        self._pool = MetastorePool(settings, POOL_SIZE, wait_timeout_s=_WAIT_S)
+    def __init__(self, settings: MetastoreSettings, *, pool: MetastorePool | None = None) -> None:
+        self._pool = pool or MetastorePool(settings, POOL_SIZE, wait_timeout_s=_WAIT_S)
 
     def client(self) -> AbstractContextManager[MetastoreClient]:
         """Lend a client; see :meth:`.roles.MetastoreOwner.client`."""
         return self._pool.client()
+
+    def guarded(self, guard: Callable[[str], None]) -> HiveCatalog:
+        """Return the catalog with a guard that runs right before each call that writes.
+
+        :param guard: the guard of :meth:`MetastoreClient.guarded`; several threads call it.
+        """
+        return HiveCatalog(self._pool.settings, pool=self._pool.guarded(guard))
 
     def identity(self) -> str | None:
         """Return the catalog's own id; see :meth:`.roles.Reader.identity`."""

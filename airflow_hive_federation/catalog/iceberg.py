@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.catalog.factories import CONNECTION, HIDDEN, Factory, Opening
+from airflow_hive_federation.catalog.roles import HIVE_LACKS
 from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
@@ -23,6 +24,9 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_directory
+
+if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +44,10 @@ _SHOWN = frozenset({"type", "uri", "warehouse", "name"})
 _SHORTEST_SECRET = 6
 
 _METADATA = ".metadata.json"
-_NUMBERED = re.compile(r"v?(\d+)(?:-[\w-]+)?(?:\.gz)?\.metadata\.json")
+#: Ends compressed files of old writers (``TableMetadataParser.getOldFileExtension``), which pyiceberg cannot
+#: read; the present form is ``.gz.metadata.json``.
+_OLD_COMPRESSED = ".metadata.json.gz"
+_NUMBERED = re.compile(r"v?(\d+)(?:-[\w-]+)?(?:(?:\.gz)?\.metadata\.json|\.metadata\.json\.gz)")
 _HANDLER = "org.apache.iceberg.mr.hive.HiveIcebergStorageHandler"
 _SERDE = "org.apache.iceberg.mr.hive.HiveIcebergSerDe"
 _INPUT = "org.apache.iceberg.mr.hive.HiveIcebergInputFormat"
@@ -249,9 +256,11 @@ def newest_metadata(path: str) -> str:
 
     :param path: directory of the table, or one of its metadata files, which is returned unchanged.
     :raises NoSuchObjectError: if the directory has no metadata file.
+    :raises InvalidObjectError: if several files have the highest number: one of them is of a writer whose
+        commit a catalog has refused. Or if the newest file is of a form that cannot be read.
     """
-    if path.endswith(_METADATA):
-        return path
+    if path.endswith((_METADATA, _OLD_COMPRESSED)):
+        return _readable(path)
     directory = f"{path.rstrip('/')}/metadata"
     numbered = [
         (int(match[1]), name) for name in list_directory(directory) if (match := _NUMBERED.fullmatch(name))
@@ -260,17 +269,29 @@ def newest_metadata(path: str) -> str:
         raise NoSuchObjectError(
             f"There is no Iceberg table at {path}.", remedy=f"Check {PATH}: it is the table's directory."
         )
-    return f"{directory}/{max(numbered)[1]}"
+    newest = sorted(name for number, name in numbered if number == max(numbered)[0])
+    if len(newest) > 1:
+        raise InvalidObjectError(
+            f"{' and '.join(newest)} in {directory} have the same number, and only the catalog of the table "
+            "knows which of them is the table's.",
+            remedy=f"Link the table through its catalog, or give the right file as {PATH}.",
+        )
+    return _readable(f"{directory}/{newest[0]}")
+
+
+def _readable(path: str) -> str:
+    if path.endswith(_OLD_COMPRESSED):
+        raise InvalidObjectError(
+            f"{path} is compressed in a form of old Iceberg versions, which pyiceberg cannot read.",
+            remedy="Let a newer version of Iceberg write the table once.",
+        )
+    return path
 
 
 def _entry(database: str, name: str, table: Any) -> types.Table:
     """Make the same entry that ``org.apache.iceberg.hive.HiveTableOperations`` writes."""
-    from pyiceberg.catalog.hive import SchemaToHiveConverter
-    from pyiceberg.schema import visit
-
-    converter = SchemaToHiveConverter(hive2_compatible=False)
     columns = [
-        types.FieldSchema(name=named, type=visit(field.field_type, converter), comment=field.doc)
+        types.FieldSchema(name=named, type=_hive_type(field.field_type), comment=field.doc)
         for named, field in zip(_column_names(table.schema().fields), table.schema().fields, strict=True)
     ]
     return types.Table(
@@ -297,6 +318,25 @@ def _entry(database: str, name: str, table: Any) -> types.Table:
             "uuid": str(table.metadata.table_uuid),
         },
     )
+
+
+def _hive_type(field_type: IcebergType) -> str:
+    """Return the Hive type of an Iceberg type, with :data:`.roles.HIVE_LACKS` before what Hive lacks.
+
+    Hive lacks types of Iceberg's format version 3: timestamps with nanoseconds, geometries and geographies.
+    """
+    from pyiceberg.catalog.hive import SchemaToHiveConverter
+    from pyiceberg.schema import visit
+    from pyiceberg.types import PrimitiveType
+
+    class HiveTypes(SchemaToHiveConverter):
+        def primitive(self, primitive: PrimitiveType) -> str:
+            try:
+                return super().primitive(primitive)
+            except KeyError:
+                return f"{HIVE_LACKS}{primitive}"
+
+    return str(visit(field_type, HiveTypes(hive2_compatible=False)))
 
 
 def _column_names(fields: Sequence[Any]) -> list[str]:

@@ -14,6 +14,10 @@ from typing import Protocol, runtime_checkable
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 
+#: Begins the type of a column, or of a part of it, for which Hive has no type; the catalog's name follows.
+#: So one such table is left out, and does not end the reading of many.
+HIVE_LACKS = "unknown to Hive: "
+
 
 @runtime_checkable
 class Reader(Protocol):

@@ -11,8 +11,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 
+from airflow_hive_federation.catalog.roles import HIVE_LACKS
 from airflow_hive_federation.metastore.calls.base import ENGINE
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.objects import TableOrPartition
@@ -77,6 +79,15 @@ def why_not(table: types.Table) -> str | None:
         return "it has no location"
     if alike := _one_to_hive(table):
         return f"its columns {alike} differ only in case, which Hive ignores"
+    return _of_another_type(table)
+
+
+def _of_another_type(table: types.Table) -> str | None:
+    """Return the reason why a table cannot be linked one of whose columns has no Hive type."""
+    for column in table.sd.cols or []:
+        _, lacking, rest = (column.type or "").partition(HIVE_LACKS)
+        if lacking:
+            return f"its column {column.name} is of type {re.split('[,>]', rest)[0]}, which Hive lacks"
     return None
 
 

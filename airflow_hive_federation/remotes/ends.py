@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from airflow_hive_federation.catalog.breaker import CircuitBreaker
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.roles import Catalog
-from airflow_hive_federation.errors import NoSuchObjectError
+from airflow_hive_federation.errors import NameTakenError, NoSuchObjectError, NotARemoteError, RemoteError
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.remotes.statement import Name
+from airflow_hive_federation.remotes.statement import Kind, Name
 
 #: Stops the metastore from counting files, which would list the remote's store.
 KEEP_STATISTICS = {"DO_NOT_UPDATE_STATS": "true"}
@@ -51,3 +52,38 @@ def drop_link(client: MetastoreClient, name: Name) -> None:
         return
     client.drop_partitions(database, table, names, delete_data=False)
     client.drop_table(database, table, delete_data=False, if_exists=True)
+
+
+def drop_database(client: MetastoreClient, database: str, members: Set[str | None]) -> None:
+    """Drop a local database whose tables are all links, without deleting a file.
+
+    :param members: names of the links in it.
+    :raises RemoteError: if it holds other tables.
+    """
+    names = client.list_tables(database)
+    if others := sorted(set(names) - members):
+        raise RemoteError(
+            f"Remote database {database} holds tables that are not remotes: {', '.join(others)}.",
+            remedy="Drop or move them first.",
+            remote=database,
+        )
+    for name in names:
+        drop_link(client, Name(database=database, table=name))
+    client.drop_database(database, delete_data=False, if_exists=True)
+
+
+def name_taken(label: str) -> NameTakenError:
+    """Return the error for a local name that belongs to another object."""
+    return NameTakenError(
+        f"{label} exists, and is not this remote.", remedy="Choose another name, or drop it.", remote=label
+    )
+
+
+def not_a_remote(kind: Kind, local: Name, *, exists: bool) -> NotARemoteError:
+    """Return the error for a local name that is no remote."""
+    reason = "is not a remote" if exists else "does not exist"
+    return NotARemoteError(
+        f"{kind.value.title()} {local} {reason}.",
+        remedy="SHOW REMOTES lists the remotes.",
+        remote=str(local),
+    )

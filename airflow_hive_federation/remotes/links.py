@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.errors import CyclicRemoteError, RemoteError, RemoteUnsupportedError
@@ -31,6 +32,9 @@ EVENT = f"{PREFIX}event"
 RUN = f"{PREFIX}run"
 #: Holds the digest of the remote definition that was copied.
 DEFINITION = f"{PREFIX}definition"
+#: Holds the digest of the names of the remote database's tables, as the last refresh listed them; only for a
+#: remote without events, which shows by it that tables were added or dropped.
+TABLE_NAMES = f"{PREFIX}table-names"
 #: Names the way that an engine may read the table: ``files``, ``view``, or ``read_table`` for ACID tables.
 READ_BY = f"{PREFIX}read-by"
 #: Marks a local database as read-only: Hive refuses statements that write into it if its
@@ -74,6 +78,8 @@ class Link:
     :param event_id: last event of the remote that the link contains; ``None`` while it is not complete.
     :param definition: digest of the remote definition that was copied.
     :param run: the run that has set ``event_id``; ``None`` if no task did.
+    :param table_names: digest of the names of the remote database's tables at the last refresh, by
+        :func:`names_digest`; empty for a remote with events.
     """
 
     kind: Kind
@@ -86,6 +92,7 @@ class Link:
     event_id: int | None = None
     definition: str = ""
     run: Run | None = None
+    table_names: str = ""
 
     def parameters(self) -> dict[str, str]:
         """Return the link as parameters of the local table or database."""
@@ -98,6 +105,8 @@ class Link:
             parameters[PROPERTIES] = json.dumps(dict(self.properties), sort_keys=True, ensure_ascii=False)
         if self.definition:
             parameters[DEFINITION] = self.definition
+        if self.table_names:
+            parameters[TABLE_NAMES] = self.table_names
         if self.event_id is not None:
             parameters[EVENT] = str(self.event_id)
         if self.run is not None:
@@ -164,6 +173,7 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             event_id=_event_id(stored[EVENT]) if EVENT in stored else None,
             definition=stored.get(DEFINITION, ""),
             run=_run(stored[RUN]) if RUN in stored else None,
+            table_names=stored.get(TABLE_NAMES, ""),
         )
     except ValueError as error:
         raise RemoteError(
@@ -172,6 +182,11 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             f"({PREFIX}…) were changed.",
             remote=str(local),
         ) from error
+
+
+def names_digest(names: Iterable[str]) -> str:
+    """Return a digest of names of tables or partitions, in any order."""
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def path_behind(identity: str | None, parameters: Mapping[str, str] | None) -> tuple[str, ...]:

@@ -12,12 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_hive_federation.catalog.roles import Catalog, EventSource
+from airflow_hive_federation.errors import LockLostError, MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.changes import TableChange, changes_between
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends
-from airflow_hive_federation.remotes.links import NO_EVENT, Link, Run, link_of, readable_link
+from airflow_hive_federation.remotes.links import (
+    DEFINITION,
+    NO_EVENT,
+    TABLE_NAMES,
+    Link,
+    Run,
+    link_of,
+    readable_link,
+)
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 log = logging.getLogger(__name__)
@@ -93,25 +102,43 @@ def _linked(ends: Ends, link: Link, changes: Mapping[str, TableChange] | None) -
                     yield str(name.table)
 
 
-def publish(ends: Ends, link: Link, position: int) -> None:
-    """Write the position into the link's object, which is read again just before."""
+def publish(ends: Ends, link: Link) -> None:
+    """Write the position of a link into the link's object, which is read again just before."""
     with ends.local.client() as client:
         if link.kind is Kind.DATABASE:
             database = client.get_database(link.local.database or "")
-            database.parameters = {
-                **(database.parameters or {}),
-                **replace(link, event_id=position).parameters(),
-            }
+            kept_parameters = database.parameters or {}
+            kept_parameters.pop(TABLE_NAMES, None)
+            database.parameters = {**kept_parameters, **link.parameters()}
             client.alter_database(link.local.database or "", database)
             return
         table = client.get_table(link.local.database or "", link.local.table or "")
         kept = link_of(link.kind, link.local, table.parameters)
         if kept is not None:
-            made = replace(link, event_id=position, path=kept.path, definition=kept.definition)
+            made = replace(link, path=kept.path, definition=kept.definition)
             table.parameters = {**(table.parameters or {}), **made.parameters()}
-            alter(client, table)
+            alter(client, table, kept)
 
 
-def alter(client: MetastoreClient, table: types.Table) -> None:
-    """Alter a local table, and keep its statistics."""
-    client.alter_table(table.dbName, table.tableName, table, environment=KEEP_STATISTICS)
+def alter(client: MetastoreClient, table: types.Table, before: Link | None = None) -> None:
+    """Alter a local table, unless another refresh has altered its definition.
+
+    :param before: the link as it was read; without a definition, nothing is compared.
+    :raises LockLostError: another refresh has altered it.
+    """
+    expected = (DEFINITION, before.definition) if before and before.definition else None
+    name = f"{table.dbName}.{table.tableName}"
+    try:
+        client.alter_table(
+            table.dbName,
+            table.tableName,
+            table,
+            environment=KEEP_STATISTICS,
+            expected_parameter=expected,
+        )
+    except MetastoreServerError as error:
+        if expected is None or "has been modified" not in error.message:
+            raise
+        raise LockLostError(
+            f"{name} was altered by another refresh: {error.message}", remedy="Run this again.", tables=[name]
+        ) from error

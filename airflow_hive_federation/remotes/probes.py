@@ -8,6 +8,7 @@ from airflow_hive_federation.catalog.roles import EventSource, PartitionFilter
 from airflow_hive_federation.errors import NoSuchObjectError, RemoteUnsupportedError
 from airflow_hive_federation.remotes import definitions
 from airflow_hive_federation.remotes.changes import changes_between
+from airflow_hive_federation.remotes.links import names_digest
 from airflow_hive_federation.remotes.session import OpenRemote, Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 
@@ -29,12 +30,28 @@ def partition_exists(remotes: Remotes, name: Name, partition: str) -> bool:
 
     :param partition: name of the partition, ``day=2026-01-01/hour=7``.
     :raises NotARemoteError: if the remote does not exist.
+    :raises RemoteUnsupportedError: if its catalog keeps no partitions of this table, as of an Iceberg table.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
     opened = remotes.open(Kind.TABLE, name)
-    remote = opened.link.remote
+    database, table, catalog = (
+        opened.link.remote.database or "",
+        opened.link.remote.table or "",
+        opened.catalog,
+    )
     with opened.breaker.guard():
-        return bool(opened.catalog.get_partitions(remote.database or "", remote.table or "", [partition]))
+        if catalog.get_partitions(database, table, [partition]):
+            return True
+        try:
+            if catalog.get_table(database, table).partitionKeys:
+                return False
+        except NoSuchObjectError:
+            return False
+    raise RemoteUnsupportedError(
+        f"The catalog of {opened.link.local} keeps no partitions of {opened.link.remote}.",
+        remedy="Wait for a change of the table instead (RemoteTableChangedSensor).",
+        remote=str(opened.link.local),
+    )
 
 
 def partition_matches(remotes: Remotes, name: Name, where: str) -> bool:
@@ -64,10 +81,13 @@ class Look:
 
     :param changed: the remote has changed since the link was refreshed, or since the look before.
     :param event_id: last event of the remote; ``None`` if it has no events.
+    :param compared: digest of what was compared, of a remote without events: of two looks with equal digests,
+        the later one has found nothing new, and no refresh was between them.
     """
 
     changed: bool
     event_id: int | None = None
+    compared: str = ""
 
 
 def pending(remotes: Remotes, kind: Kind, name: Name) -> bool:
@@ -95,7 +115,7 @@ def look(remotes: Remotes, kind: Kind, name: Name, *, after: int | None = None) 
     with opened.breaker.guard():
         last_event_id = catalog.last_event_id() if isinstance(catalog, EventSource) else None
         if last_event_id is None or not isinstance(catalog, EventSource):
-            return Look(changed=_differs(remotes, opened))
+            return _compared(remotes, opened)
         since = since if after is None else max(since, after)
         if last_event_id == since:
             return Look(changed=False, event_id=last_event_id)
@@ -112,19 +132,22 @@ def look(remotes: Remotes, kind: Kind, name: Name, *, after: int | None = None) 
     return Look(changed=(opened.link.remote.table or "") in changes, event_id=last_event_id)
 
 
-def _differs(remotes: Remotes, opened: OpenRemote) -> bool:
-    """Compare the table names of a database, or the definition and the partition names of a table."""
+def _compared(remotes: Remotes, opened: OpenRemote) -> Look:
+    """Compare the table names of a database, or the definition and the partition names of a table.
+
+    The names are compared with those that the last refresh has listed, not with the links: tables that cannot
+    be linked are no change.
+    """
     link, catalog = opened.link, opened.catalog
-    database = link.remote.database or ""
+    database, table_name = link.remote.database or "", link.remote.table or ""
     if link.kind is Kind.DATABASE:
-        local_names = {
-            member.remote.table for member in remotes.links(link.local.database) if member.kind is Kind.TABLE
-        }
-        return local_names != set(catalog.list_tables(database))
+        here = link.table_names
+        there = names_digest(name.lower() for name in catalog.list_tables(database))
+        return Look(changed=here != there, compared=f"{here} {there}")
     try:
-        table = catalog.get_table(database, link.remote.table or "")
+        table = catalog.get_table(database, table_name)
     except NoSuchObjectError:
-        return True
+        return Look(changed=True, compared=link.definition)
     made = definitions.local_table(
         table,
         database=link.local.database or "",
@@ -132,7 +155,8 @@ def _differs(remotes: Remotes, opened: OpenRemote) -> bool:
         owner="",
         link=link.parameters(),
     )
-    if definitions.digest(made, table) != link.definition:
-        return True
-    remote_names = set(catalog.list_partition_names(database, link.remote.table or ""))
-    return remote_names != set(remotes.local_partition_names(link.local))
+    names = names_digest(remotes.local_partition_names(link.local))
+    here = f"{link.definition} {names}"
+    names = names_digest(catalog.list_partition_names(database, table_name))
+    there = f"{definitions.digest(made, table)} {names}"
+    return Look(changed=here != there, compared=f"{here} {there}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -20,7 +20,6 @@ from airflow_hive_federation.errors import (
     CyclicRemoteError,
     InvalidObjectError,
     InvalidOperationError,
-    NameTakenError,
     NoSuchObjectError,
     RemoteDroppedError,
     RemoteUnsupportedError,
@@ -32,11 +31,13 @@ from airflow_hive_federation.remotes import definitions, partitions, views
 from airflow_hive_federation.remotes.changes import TableChange
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, drop_link, names_of
 from airflow_hive_federation.remotes.links import (
+    DEFINITION,
     NO_EVENT,
     READ_BY,
     DamagedLink,
     Link,
     link_of,
+    names_digest,
     path_behind,
     readable_link,
     refuse_cycle,
@@ -114,8 +115,9 @@ def refresh(
         linked = [outcome.name for outcome in outcomes if outcome.linked]
         link, earlier = earlier_tries(ends, link, tried, linked=linked, whole=changes is None)
         report = replace(report, named=sorted({*report.named, *earlier}))
-    if link.event_id != position and not (link.kind is Kind.TABLE and report.dropped):
-        publish(ends, link, position)
+    present = replace(link, event_id=position, table_names=work.names_digest(position))
+    if link != present and not (link.kind is Kind.TABLE and report.dropped):
+        publish(ends, present)
     return report
 
 
@@ -151,6 +153,13 @@ class _Work:
     ends: Ends
     link: Link
     on_dropped: OnDropped
+    listed: list[str] = field(default_factory=list)  # the tables of the remote, if all of them were compared
+
+    def names_digest(self, position: int) -> str:
+        """Return the digest of the names that a link keeps with a position."""
+        if self.link.kind is Kind.TABLE or position != NO_EVENT:
+            return ""
+        return names_digest(self.listed)
 
     # -- which tables --------------------------------------------------------------------------------------
 
@@ -225,6 +234,7 @@ class _Work:
     def _everything(self, database: str) -> Iterator[_Found]:
         with self.ends.breaker.guard():
             names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
+        self.listed.extend(names)
         with self.ends.local.client() as client:
             local_names = {name.lower() for name in client.list_tables(self.link.local.database or "")}
         for batch in batches(sorted(local_names - set(names)), TABLES_PER_CALL):
@@ -341,6 +351,9 @@ class _Work:
         pages = partitions.at_the_remote(self.ends, link, remote)
         # The first batch is read before the table is made: so a remote that fails leaves no table behind.
         page, added = next(pages, []), 0
+        if page:
+            # A table without its definition counts as incomplete: a refresh compares all of its partitions.
+            made.parameters.pop(DEFINITION, None)
         with self.ends.local.client() as client:
             client.create_table(made, environment=KEEP_STATISTICS)
         while page:
@@ -348,7 +361,16 @@ class _Work:
                 partitions.write(client, link, added=page)
             added += len(page)
             page = next(pages, [])
+        if added:
+            self._complete(link)
         return _Outcome(name=link.local.table or "", action="created", linked=True, added=added)
+
+    def _complete(self, link: Link) -> None:
+        """Give a table its definition, after all of its partitions."""
+        with self.ends.local.client() as client:
+            table = client.get_table(*names_of(link.local))
+            table.parameters = {**(table.parameters or {}), DEFINITION: link.definition}
+            alter(client, table)
 
     def _alter(
         self, link: Link, remote: types.Table, made: types.Table, table: types.Table, change: TableChange
@@ -365,11 +387,12 @@ class _Work:
             return self._make_anew(link, remote, made)
         outcome = _Outcome(name=link.local.table or "", action="" if same else "altered", linked=True)
         if remote.partitionKeys:
-            everything = change.all_partitions or definitions.schema_changed(made, table)
+            incomplete = before is None or not before.definition
+            everything = incomplete or change.all_partitions or definitions.schema_changed(made, table)
             names = None if everything else partitions.changed_names(self.ends, link, remote, change)
             added, altered, dropped = partitions.refresh(self.ends, link, remote, names)
             outcome = replace(outcome, added=added, altered=altered, dropped=dropped)
-        if not same and not self._replace(link, remote, made, table):
+        if not same and not self._replace(before or link, remote, made, table):
             return self._make_anew(link, remote, made)
         return outcome
 
@@ -379,7 +402,10 @@ class _Work:
         return replace(self._create(link, remote, made), action="altered")
 
     def _replace(self, link: Link, remote: types.Table, made: types.Table, table: types.Table) -> bool:
-        """Alter the local table; return ``False`` if it has to be recreated."""
+        """Alter the local table; return ``False`` if it has to be recreated.
+
+        :param link: the link as it was read with the local table.
+        """
         self._with_statistics(made, remote, link)
         statistics, made.colStats = made.colStats, None
         made.createTime = table.createTime
@@ -387,7 +413,7 @@ class _Work:
             made.sd.location = table.sd.location
         with self.ends.local.client() as client:
             try:
-                alter(client, made)
+                alter(client, made, link)
             except InvalidOperationError as error:
                 # metastore.disallow.incompatible.col.type.changes forbids this change of types.
                 log.info("%s is made anew: %s", link.local, error.message)
@@ -426,10 +452,3 @@ class _Work:
                 return question()
             except NoSuchObjectError:
                 return None
-
-
-def name_taken(label: str) -> NameTakenError:
-    """Return the error for a local name that belongs to another object."""
-    return NameTakenError(
-        f"{label} exists, and is not this remote.", remedy="Choose another name, or drop it.", remote=label
-    )

@@ -23,7 +23,6 @@ from airflow_hive_federation.errors import (
     NoSuchObjectError,
     NotARemoteError,
     RemoteDroppedError,
-    RemoteError,
     RemoteUnavailableError,
 )
 from airflow_hive_federation.metastore import MetastoreSettings
@@ -31,8 +30,9 @@ from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.remotes import describe
+from airflow_hive_federation.remotes.alone import alone
 from airflow_hive_federation.remotes.describe import Answer
-from airflow_hive_federation.remotes.ends import Ends, drop_link
+from airflow_hive_federation.remotes.ends import Ends, drop_database, drop_link, name_taken, not_a_remote
 from airflow_hive_federation.remotes.left_out import find_guarded, find_left_out
 from airflow_hive_federation.remotes.links import (
     NO_EVENT,
@@ -45,7 +45,7 @@ from airflow_hive_federation.remotes.links import (
     refuse_cycle,
 )
 from airflow_hive_federation.remotes.positions import TABLES_PER_CALL, Try
-from airflow_hive_federation.remotes.refresh import OnDropped, name_taken, refresh
+from airflow_hive_federation.remotes.refresh import OnDropped, refresh
 from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.statement import (
     AlterRemote,
@@ -189,29 +189,18 @@ class Remotes:
         )
         self._catalogs.factory(link.via).check(link.properties)
         present = self._unfinished(link)
-        if isinstance(present, RefreshReport):
-            if statement.if_not_exists:
-                return present
-            raise NameTakenError(
-                f"Remote {link.kind} {local} exists.",
-                remedy="Write IF NOT EXISTS, change it by ALTER REMOTE … SET, or drop it.",
-                remote=str(local),
-            )
-        link = present or link
-        opened = self._open(link, link)
-        if present is None and link.kind is Kind.DATABASE:
-            opened = self._create_database(opened)
-        if link.kind is Kind.DATABASE:
-            return self._refresh(opened, None)
-        try:
-            return self._refresh(opened, OnDropped.FAIL)
-        except RemoteDroppedError as error:
-            # It never existed as a link, so nothing was dropped.
-            raise NoSuchObjectError(
-                f"The remote of {local} has no table {link.remote}.",
-                remedy="Name one that it has by CONNECTED TO.",
-                remote=str(local),
-            ) from error
+        if not isinstance(present, RefreshReport):
+            with alone(self._local, link) as guarded:
+                present = self._unfinished(link)
+                if not isinstance(present, RefreshReport):
+                    return self._create(guarded, present or link, exists=present is not None)
+        if statement.if_not_exists:
+            return present
+        raise NameTakenError(
+            f"Remote {link.kind} {local} exists.",
+            remedy="Write IF NOT EXISTS, change it by ALTER REMOTE … SET, or drop it.",
+            remote=str(local),
+        )
 
     def alter(self, kind: Kind, name: Name, properties: Mapping[str, str]) -> RefreshReport:
         """Change properties of a remote, and refresh it with the new properties before they are stored.
@@ -226,10 +215,12 @@ class Remotes:
                 remedy=f"ALTER REMOTE DATABASE {link.local.database} SET ….",
                 remote=str(link.local),
             )
-        changed = replace(link, properties={**link.properties, **properties}, event_id=None)
-        opened = self._open_stored(changed, changed)
-        # The new properties may lead to a metastore with other event ids: so everything is compared.
-        return self._refresh(opened, None)
+        with alone(self._local, link) as local:
+            link = self.link(kind, link.local)
+            changed = replace(link, properties={**link.properties, **properties}, event_id=None)
+            opened = self._open_stored(changed, changed)
+            # The new properties may lead to a metastore with other event ids: so everything is compared.
+            return self._refresh(local, opened, None)
 
     def drop(self, kind: Kind, name: Name, *, if_exists: bool = False) -> bool:
         """Drop the link of a remote, and leave the remote's data and definitions untouched.
@@ -244,7 +235,7 @@ class Remotes:
         if parameters is None and if_exists:
             return False
         if remote_of(parameters) is None:
-            raise _not_a_remote(kind, local, exists=parameters is not None)
+            raise not_a_remote(kind, local, exists=parameters is not None)
         if kind is Kind.DATABASE:
             self._drop_database(local.database or "")
             return True
@@ -255,12 +246,17 @@ class Remotes:
     def refresh(
         self, kind: Kind, name: Name, *, on_dropped: OnDropped | None = None, whole: bool = False
     ) -> RefreshReport:
-        """Bring a remote's link up to date; see :func:`.refresh.refresh`."""
-        opened = self.open(kind, name)
-        if opened.link.member:
-            database = Name(database=opened.link.local.database)
-            opened = self.open(Kind.DATABASE, database)
-        return self._refresh(opened, on_dropped, whole=whole)
+        """Bring a remote's link up to date; see :func:`.refresh.refresh`.
+
+        :raises LockTimeoutError: if another process works on the link for ten minutes.
+        :raises LockLostError: if this process was suspended, and another one may work on the link.
+        """
+        link = self.open(kind, name).link
+        if link.member:
+            link = self.open(Kind.DATABASE, Name(database=link.local.database)).link
+        with alone(self._local, link) as local:
+            # Another process may have refreshed or altered the link until now.
+            return self._refresh(local, self.open(link.kind, link.local), on_dropped, whole=whole)
 
     def describe(self, kind: Kind, name: Name, *, extended: bool = False) -> Answer:
         """Describe a remote from the remote itself, or from the last refresh if it does not answer."""
@@ -302,7 +298,7 @@ class Remotes:
         local = self._qualified(name)
         exists, link = self._present(kind, local)
         if link is None:
-            raise _not_a_remote(kind, local, exists=exists)
+            raise not_a_remote(kind, local, exists=exists)
         return link
 
     def open(self, kind: Kind, name: Name) -> OpenRemote:
@@ -355,11 +351,27 @@ class Remotes:
                 remote=str(owner.local),
             ) from error
 
+    def _create(self, guarded: HiveCatalog, link: Link, *, exists: bool) -> RefreshReport:
+        opened = self._open(link, link)
+        if link.kind is Kind.DATABASE:
+            if not exists:
+                opened = self._create_database(guarded, opened)
+            return self._refresh(guarded, opened, None)
+        try:
+            return self._refresh(guarded, opened, OnDropped.FAIL)
+        except RemoteDroppedError as error:
+            # It never existed as a link, so nothing was dropped.
+            raise NoSuchObjectError(
+                f"The remote of {link.local} has no table {link.remote}.",
+                remedy="Name one that it has by CONNECTED TO.",
+                remote=str(link.local),
+            ) from error
+
     def _refresh(
-        self, opened: OpenRemote, on_dropped: OnDropped | None, *, whole: bool = False
+        self, guarded: HiveCatalog, opened: OpenRemote, on_dropped: OnDropped | None, *, whole: bool = False
     ) -> RefreshReport:
         ends = Ends(
-            local=self._local,
+            local=guarded,
             here=self._here,
             owner=self._user,
             remote=opened.catalog,
@@ -420,7 +432,7 @@ class Remotes:
                 if (link := readable_link(Kind.TABLE, name, table.parameters)) is not None:
                     yield link
 
-    def _create_database(self, opened: OpenRemote) -> OpenRemote:
+    def _create_database(self, guarded: HiveCatalog, opened: OpenRemote) -> OpenRemote:
         remote = self._remote_database(opened)
         path = path_behind(opened.catalog.identity(), remote.parameters)
         link = replace(opened.link, path=path)
@@ -432,7 +444,7 @@ class Remotes:
             ownerType=types.PrincipalType.USER,
             parameters={**link.parameters(), **READ_ONLY_DATABASE},
         )
-        with self._local.client() as client:
+        with guarded.client() as client:
             try:
                 client.create_database(database)
             except AlreadyExistsError as error:
@@ -453,16 +465,7 @@ class Remotes:
     def _drop_database(self, database: str) -> None:
         members = {member.local.table for member in self._links_in(database) if member.kind is Kind.TABLE}
         with self._local.client() as client:
-            names = client.list_tables(database)
-            if others := sorted(set(names) - members):
-                raise RemoteError(
-                    f"Remote database {database} holds tables that are not remotes: {', '.join(others)}.",
-                    remedy="Drop or move them first.",
-                    remote=database,
-                )
-            for name in names:
-                drop_link(client, Name(database=database, table=name))
-            client.drop_database(database, delete_data=False, if_exists=True)
+            drop_database(client, database, members)
 
     def _described(self, opened: OpenRemote) -> tuple[Any, str]:
         link = opened.link
@@ -482,15 +485,6 @@ class Remotes:
         if link.kind is Kind.DATABASE:
             return self._local.get_database(link.local.database or ""), down
         return self._local.get_table(link.local.database or "", link.local.table or ""), down
-
-
-def _not_a_remote(kind: Kind, local: Name, *, exists: bool) -> NotARemoteError:
-    reason = "is not a remote" if exists else "does not exist"
-    return NotARemoteError(
-        f"{kind.value.title()} {local} {reason}.",
-        remedy="SHOW REMOTES lists the remotes.",
-        remote=str(local),
-    )
 
 
 def _completed(name: Name, database: str | None) -> Name:

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 class RemoteChangesTrigger(WatchTrigger):
     """Yields an event per change of a remote, for the ``AssetWatcher`` of an asset that starts its refresh.
 
-    It is edge-triggered: it yields a change once, and not again while the refresh is pending. If the remote
-    has no events, it yields the next change only after a refresh of the link. It retries a remote that does
-    not answer, because a watcher has no task to fail.
+    It is edge-triggered: it yields a change once, and not again while the refresh is pending. It retries a
+    remote that does not answer, because a watcher has no task to fail.
 
     :param metastore_conn_id: the connection of the local metastore.
     :param remote: the local name.
@@ -54,5 +53,6 @@ class RemoteChangesTrigger(WatchTrigger):
             after = None if before is None else before.event_id
             now = look(remotes, kind, parse_name(kind, self.remote), after=after)
         self._before = now
-        is_reported = before is not None and before.changed and now.event_id is None
+        # By events, each change counts once; without them, a look finds the same difference until a refresh.
+        is_reported = before is not None and before.changed and now == before and now.event_id is None
         return {"remote": self.remote, "event_id": now.event_id} if now.changed and not is_reported else {}

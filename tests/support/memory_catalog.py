@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
@@ -46,6 +48,14 @@ class MemoryCatalog:
         if known:
             self._add_event("DROP_TABLE", *key)
         self._add_event("CREATE_TABLE", *key)
+
+    def add_partition(self, partition: types.Partition) -> None:
+        """Add a partition to a table, or replace it, with an event that names this partition only."""
+        key = _key(partition.dbName or "", partition.tableName or "")
+        names = [field.name or "" for field in self._tables[key].partitionKeys or []]
+        values = dict(zip(names, partition.values or [], strict=True))
+        self._partitions[key][partition_name(names, partition.values or [])] = copy.deepcopy(partition)
+        self._add_event("ADD_PARTITION", *key, message={"partitions": [values]})
 
     def drop_table(self, database: str, table: str) -> None:
         """Drop a table."""
@@ -113,14 +123,20 @@ class MemoryCatalog:
     def close(self) -> None:
         """Close the catalog; see :meth:`.roles.Reader.close`."""
 
-    def _add_event(self, event_type: str, database: str, table: str | None = None) -> None:
+    def _add_event(
+        self,
+        event_type: str,
+        database: str,
+        table: str | None = None,
+        message: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
         self._events.append(
             types.NotificationEvent(
                 eventId=self.last_event_id() + 1,
                 eventType=event_type,
                 dbName=database,
                 tableName=table,
-                message="{}",
+                message=json.dumps(dict(message)),
                 messageFormat="json-0.2",
             )
         )

@@ -51,6 +51,7 @@ class MemoryMetastore:
         self.config = {"hive.txn.timeout": "300s", "metastore.txn.timeout": "300s"}
         self.txns: dict[int, str] = {}
         self.locks: dict[int, Any] = {}
+        self.beats: dict[int, int] = {}
         self.waiting: set[str] = set()
         self.open_connections = 0
         #: Receive the arguments of a call, before and after it is carried out.
@@ -280,11 +281,24 @@ class MemoryMetastore:
         return types.LockResponse(lockid=args.rqst.lockid, state=self._lock_state(args.rqst.lockid))
 
     def _lock_state(self, lock_id: int) -> types.LockState:
-        """Return the state of a lock: a lock waits whose table is in ``waiting``."""
+        """Return the state of a lock: one waits whose table is in ``waiting``, or whose link is locked."""
         if lock_id not in self.locks:
             raise types.NoSuchLockException(message="no such lock")
         held = {component.tablename for component in self.locks[lock_id].component}
-        return types.LockState.WAITING if held & self.waiting else types.LockState.ACQUIRED
+        of_links = {name for name in held if str(name).startswith("remote ")}
+        earlier = {
+            component.tablename
+            for other, request in self.locks.items()
+            for component in request.component
+            if other < lock_id
+        }
+        waits = held & self.waiting or of_links & earlier
+        return types.LockState.WAITING if waits else types.LockState.ACQUIRED
+
+    def _heartbeat(self, args: Any) -> None:
+        if args.ids.lockid not in self.locks:
+            raise types.NoSuchLockException(message="no such lock")
+        self.beats[args.ids.lockid] = self.beats.get(args.ids.lockid, 0) + 1
 
     def _unlock(self, args: Any) -> None:
         # Hive does not report that it has dropped the lock before.
@@ -293,10 +307,17 @@ class MemoryMetastore:
     def _show_locks(self, args: Any) -> Any:
         return types.ShowLocksResponse(
             locks=[
-                types.ShowLocksResponseElement(lockid=lock_id, txnid=request.txnid)
+                types.ShowLocksResponseElement(
+                    lockid=lock_id,
+                    txnid=request.txnid,
+                    tablename=component.tablename,
+                    state=self._lock_state(lock_id),
+                    lastheartbeat=self.beats.get(lock_id, 0),
+                )
                 for lock_id, request in self.locks.items()
                 for component in request.component
-                if component.tablename == args.rqst.tablename and self.txns.get(request.txnid) == "open"
+                if args.rqst.tablename in {component.tablename, None}
+                and self.txns.get(request.txnid, "open") == "open"
             ]
         )
 

@@ -33,6 +33,7 @@ from airflow_hive_federation.clusters.predicates.conditions import (
     Undecided,
     Value,
 )
+from airflow_hive_federation.clusters.predicates.values import VARIABLE, WEEK_YEAR
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -65,8 +66,8 @@ _CASTS = {
     "TEXT": "to_string",
     "VARCHAR": "to_string",
     "DATE": "to_date",
-    "INT": "to_integer",
-    "BIGINT": "to_integer",
+    "INT": "to_int",
+    "BIGINT": "to_bigint",
 }
 _INTEGER = re.compile(r"-?[0-9]+")
 _FORMAT = re.compile(r"[-/. _]|yyyy|MM|dd")
@@ -206,13 +207,16 @@ class Conditions:
         return Constant(int(node.name) if _INTEGER.fullmatch(node.name) else number)
 
     def _is_certain(self, text: str) -> bool:
-        return text not in self._uncertain and "${" not in text
+        return text not in self._uncertain and VARIABLE not in text
 
     def _call(self, node: exp.Expr | None) -> Value:
         if node is None:
             return Undecided()
         kind = type(node)
         if kind in _ONE_ARGUMENT:
+            if node.args.get("format"):
+                # Only the form yyyy-MM-dd is computed here.
+                return Undecided()
             return Call(_ONE_ARGUMENT[kind], (self._value(node.this),))
         if kind in _ARITHMETIC:
             return Call(_ARITHMETIC[kind], (self._value(node.this), self._value(node.expression)))
@@ -257,7 +261,7 @@ class Conditions:
         return Call("concat", tuple(self._value(part) for part in node.expressions))
 
     def _formatted(self, node: exp.Expr) -> Value:
-        pattern = _java_format(node.args.get("format"))
+        pattern = None if WEEK_YEAR in self._uncertain else _java_format(node.args.get("format"))
         value = self._value(node.this)
         if isinstance(node, exp.UnixToStr):
             # ``from_unixtime(unix_timestamp(), …)`` was the usual form of the present day before Hive had

@@ -26,6 +26,10 @@ class _Unknown(Enum):
 UNDECIDED: Final = _Unknown.UNDECIDED
 Scalar = str | int | Decimal | date | bool | _Unknown | None
 
+#: Begins a variable, whose value an engine puts in its place before it reads the statement.
+VARIABLE = "${"
+#: In Java's date formats, the year that a day's week belongs to; sqlglot takes it for the year (``yyyy``).
+WEEK_YEAR = "YYYY"
 #: The value of the partition for rows whose key is null (``hive.exec.default.partition.name``).
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
@@ -210,10 +214,15 @@ def _formatted(value: Scalar, pattern: Scalar) -> Scalar:
     return pattern.replace("yyyy", year).replace("MM", month).replace("dd", of_month)
 
 
-def _integer(value: Scalar) -> Scalar:
-    if type(value) is int:
-        return value
-    return int(value) if isinstance(value, str) and _INTEGER.fullmatch(value) else UNDECIDED
+def _integer(bits: int) -> Callable[[Scalar], Scalar]:
+    def cast(value: Scalar) -> Scalar:
+        if isinstance(value, str) and _INTEGER.fullmatch(value):
+            value = int(value)
+        # Beyond the type's range, an engine wraps around, returns null, or fails.
+        fits = type(value) is int and -(1 << bits - 1) <= value < 1 << bits - 1
+        return value if fits else UNDECIDED
+
+    return cast
 
 
 def _sum(sign: int) -> Callable[[Scalar, Scalar], Scalar]:
@@ -250,5 +259,6 @@ _FUNCTIONS: dict[str, Callable[..., Scalar]] = {
     "upper": _cased(str.upper),
     "lower": _cased(str.lower),
     "to_string": lambda value: _or_undecided(_text(value)),
-    "to_integer": _integer,
+    "to_int": _integer(32),
+    "to_bigint": _integer(64),
 }

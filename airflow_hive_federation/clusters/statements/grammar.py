@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from airflow_hive_federation.clusters.predicates.values import VARIABLE
 from airflow_hive_federation.clusters.statements.commands import COMMANDS
 from airflow_hive_federation.clusters.statements.inserts import QUERIES, query_or_insert
 from airflow_hive_federation.clusters.statements.queries import outline
@@ -20,7 +21,12 @@ from airflow_hive_federation.clusters.statements.statement import (
     placeholder,
 )
 from airflow_hive_federation.clusters.statements.templates import Skeleton, is_parameter
-from airflow_hive_federation.clusters.statements.tokens import Cursor, has_escape, keyword_of, tokens_of
+from airflow_hive_federation.clusters.statements.tokens import (
+    Cursor,
+    has_escape,
+    keyword_of,
+    tokens_of,
+)
 
 _SHAPED = frozenset({"SELECT", "FROM", "WITH", "INSERT", "("})
 _TABLELESS = frozenset(
@@ -76,6 +82,9 @@ def _statement_tokens(text: str) -> list[Token]:
         # Engines substitute the value of a variable before they read the statement.
         if token.token_type is TokenType.PARAMETER and following.token_type is TokenType.L_BRACE:
             raise UnreadableError("it has a variable outside of strings", token.start)
+    for token in tokens:
+        if token.token_type is TokenType.IDENTIFIER and VARIABLE in token.text:
+            raise UnreadableError("it has a variable in a name", token.start)
     return tokens
 
 

@@ -12,12 +12,14 @@ from sqlglot.dialects.hive import Hive
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType  # type: ignore[attr-defined]
 
+from airflow_hive_federation.clusters.predicates.values import VARIABLE, WEEK_YEAR
 from airflow_hive_federation.clusters.statements.statement import TableName, UnreadableError
 
 #: The largest depth of parentheses, because a parser recurses at each; Hive's own fails far earlier.
 MAX_DEPTH = 200
 MAX_CHARACTERS = 2_000_000
 _POSITION = re.compile(r"\d+:(\d+)")
+_WITH_WEEK_YEAR = re.compile(r"[-/. _yMd]*Y[-/. _yYMd]*")
 _WORD = re.compile(r"\w+")
 _OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET})
 _CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET})
@@ -108,7 +110,8 @@ def placed_statements(text: str) -> tuple[tuple[int, str], ...]:
 def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
     """Return the texts of strings that engines may read differently.
 
-    These have an escape or a doubled quotation mark, or stand side by side.
+    These have an escape or a doubled quotation mark, or stand side by side. :data:`WEEK_YEAR` is among them
+    if a string may be a date format with the year of weeks, which the parsed format does not show.
     """
     texts = set()
     before: Token | None = None
@@ -116,6 +119,8 @@ def uncertain_strings(text: str, tokens: Sequence[Token]) -> frozenset[str]:
         if token.token_type is TokenType.STRING:
             if has_escape(text, token):
                 texts.add(token.text)
+            if _WITH_WEEK_YEAR.fullmatch(token.text):
+                texts.add(WEEK_YEAR)
             if before is not None and before.token_type is TokenType.STRING:
                 texts.update((before.text, token.text))
         before = token
@@ -279,10 +284,12 @@ def is_name(token: Token) -> bool:
 
 
 def _constant(text: str, tokens: Sequence[Token]) -> str | None:
-    """Return the text of ``= constant``; ``None`` for any other tokens."""
+    """Return the text of ``= constant``; ``None`` for any other tokens, and for text that engines change.
+
+    Engines replace a variable by its value, and read escapes differently.
+    """
     is_pair = len(tokens) == 2 and tokens[0].token_type is TokenType.EQ
-    if is_pair and not _has_doubled_quote(text, tokens[1]):
-        value = tokens[1]
-        if value.token_type in {TokenType.STRING, TokenType.NUMBER}:
-            return str(value.text)
+    if is_pair and tokens[1].token_type in {TokenType.STRING, TokenType.NUMBER}:
+        value = str(tokens[1].text)
+        return None if has_escape(text, tokens[1]) or VARIABLE in value else value
     return None

@@ -101,6 +101,40 @@ def test_columns_that_are_one_to_hive(properties: dict[str, str]) -> None:
     theirs.close()
 
 
+def test_one_table_of_types_that_hive_lacks(properties: dict[str, str]) -> None:
+    """It is left out of its database, and does not end the reading of the others."""
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.schema import Schema
+    from pyiceberg.types import IntegerType, ListType, NestedField, StructType, TimestampType
+
+    nanoseconds = NestedField(2, "at", TimestampType(), required=False)
+    nested = StructType(NestedField(4, "at", TimestampType()), NestedField(5, "n", IntegerType()))
+    theirs = SqlCatalog("theirs", **properties)
+    theirs.create_namespace("d")
+    for name, field in (
+        ("fine", NestedField(1, "id", IntegerType(), required=False)),
+        ("precise", nanoseconds),
+        ("nested", NestedField(1, "List", ListType(3, nested), required=False)),
+    ):
+        made = theirs.create_table(f"d.{name}", Schema(field))
+        # pyiceberg reads version 3, and does not write it.
+        metadata = Path(made.metadata_location.removeprefix("file://"))
+        written = metadata.read_text(encoding="utf-8").replace('"timestamp"', '"timestamp_ns"')
+        written = written.replace('"format-version":2', '"format-version":3,"next-row-id":0')
+        assert '"format-version":3' in written
+        metadata.write_text(written, encoding="utf-8")
+    given = {f"iceberg.catalog.{name}": value for name, value in {**properties, "name": "theirs"}.items()}
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("iceberg", given, remote="r")
+        read = catalog.get_tables("d", ["fine", "precise", "nested"])
+    assert [definitions.why_not(table) for table in read] == [
+        None,
+        "its column at is of type timestamp_ns, which Hive lacks",
+        "its column list is of type timestamp_ns, which Hive lacks",
+    ]
+    theirs.close()
+
+
 def test_names_of_any_case_and_depth(properties: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
 
@@ -140,6 +174,26 @@ def test_the_newest_metadata_is_of_the_highest_number(tmp_path: Path) -> None:
     (tmp_path / "metadata" / "00011-abc-def.metadata.json").write_text("", encoding="utf-8")
     assert newest_metadata(f"{tmp_path}/").endswith("/metadata/00011-abc-def.metadata.json")
     assert newest_metadata("s3://b/x.metadata.json") == "s3://b/x.metadata.json"
+    # The older v11 would be an old snapshot.
+    (tmp_path / "metadata" / "v12.metadata.json.gz").write_text("", encoding="utf-8")
+    for path in (str(tmp_path), "s3://b/v12.metadata.json.gz"):
+        with pytest.raises(InvalidObjectError, match=r"v12\.metadata\.json\.gz is compressed in a form"):
+            newest_metadata(path)
+
+
+def test_two_files_of_the_highest_number_are_refused(tmp_path: Path) -> None:
+    """The writer whose commit the catalog has refused may have left its file behind."""
+    (tmp_path / "metadata").mkdir()
+    for name in ("00003-aaaa", "00003-bbbb", "00002-cccc", "00002-dddd"):
+        (tmp_path / "metadata" / f"{name}.metadata.json").write_text("", encoding="utf-8")
+    with pytest.raises(
+        InvalidObjectError,
+        match=r"00003-aaaa\.metadata\.json and 00003-bbbb\.metadata\.json in .* same number",
+    ) as caught:
+        newest_metadata(str(tmp_path))
+    assert "through its catalog" in caught.value.remedy
+    (tmp_path / "metadata" / "00004-eeee.metadata.json").write_text("", encoding="utf-8")
+    assert newest_metadata(str(tmp_path)).endswith("/00004-eeee.metadata.json")
 
 
 def test_what_is_no_iceberg_table(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -564,6 +565,68 @@ def test_changes_of_a_remote_without_events(without_events: Remotes, silent: Sil
     silent.drop_table(DATABASE, "parted")
     assert probes.pending(without_events, Kind.TABLE, PARTED)
     assert probes.pending(without_events, Kind.DATABASE, MIRROR)
+
+
+def test_tables_that_cannot_be_linked_are_no_change(
+    without_events: Remotes, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_hive_federation.triggers import remote as triggers
+
+    monkeypatch.setattr(triggers, "remotes_of", lambda *_args, **_kwargs: nullcontext(without_events))
+    trigger = triggers.RemoteChangesTrigger(metastore_conn_id="near", remote="mirror")
+
+    def reported() -> bool:
+        return bool(trigger._look())
+
+    def put(name: str, table_type: str) -> None:
+        table, _ = changed("plain")
+        table.tableName, table.tableType = name, table_type
+        silent.put_table(table)
+
+    put("seen", "MATERIALIZED_VIEW")
+    without_events.run(MAKE_MIRROR)
+    assert (reported(), reported()) == (False, False)
+    assert not probes.pending(without_events, Kind.DATABASE, MIRROR)
+    # Each change is reported once, also while the refresh after an earlier one is pending.
+    put("first", "EXTERNAL_TABLE")
+    assert (reported(), reported()) == (True, False)
+    put("second", "EXTERNAL_TABLE")
+    assert (reported(), reported()) == (True, False)
+    assert without_events.refresh(Kind.DATABASE, MIRROR).created == ["first", "second"]
+    assert not reported()
+    silent.drop_table(DATABASE, "first")
+    assert (reported(), reported()) == (True, False)
+    assert without_events.refresh(Kind.DATABASE, MIRROR, on_dropped=OnDropped.KEEP).gone == ["first"]
+    assert (reported(), probes.pending(without_events, Kind.DATABASE, MIRROR)) == (False, False)
+
+
+def test_a_change_between_a_refresh_and_the_next_look_is_reported(
+    without_events: Remotes, silent: Silent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow_hive_federation.triggers import remote as triggers
+
+    monkeypatch.setattr(triggers, "remotes_of", lambda *_args, **_kwargs: nullcontext(without_events))
+    without_events.run(MAKE_PARTED)
+    trigger = triggers.RemoteChangesTrigger(metastore_conn_id="near", remote="parted", kind="table")
+    for note in ("first", "second"):
+        silent.put_table(*changed("parted", note=note))
+        assert trigger._look()
+        without_events.refresh(Kind.TABLE, PARTED)
+        # No look finds the link up to date.
+    table, partitions = changed("parted", note="second")
+    silent.put_table(table, partitions[:1])
+    assert trigger._look()
+    assert not trigger._look()
+
+
+def test_a_partition_of_a_table_without_any_is_not_waited_for(remotes: Remotes, far: MemoryCatalog) -> None:
+    """The catalog of an Iceberg table lists none, so the wait would never end."""
+    remotes.run(MAKE)
+    with pytest.raises(RemoteUnsupportedError, match=r"default\.plain keeps no partitions") as caught:
+        probes.partition_exists(remotes, PLAIN, "p=a")
+    assert "RemoteTableChangedSensor" in caught.value.remedy
+    far.drop_table(DATABASE, "plain")
+    assert not probes.partition_exists(remotes, PLAIN, "p=a")
 
 
 # -- reading -------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from airflow_hive_federation.clusters.predicates.conditions import (
 )
 from airflow_hive_federation.clusters.predicates.sql import Conditions
 from airflow_hive_federation.clusters.predicates.values import DEFAULT_PARTITION, like
+from airflow_hive_federation.clusters.statements.tokens import tokens_of, uncertain_strings
 
 TODAY = date(2026, 3, 10)
 DAYS = ["2026-02-28", "2026-03-01", "2026-03-09", "2026-03-10", DEFAULT_PARTITION]
@@ -29,7 +30,8 @@ DAYS = ["2026-02-28", "2026-03-01", "2026-03-09", "2026-03-10", DEFAULT_PARTITIO
 
 def condition(sql: str) -> Condition:
     tree = parse_one(f"SELECT 1 FROM t WHERE {sql}", read="hive")
-    return bound(Conditions().condition(tree.args["where"].this), lambda key: key)
+    conditions = Conditions(uncertain_strings(sql, tokens_of(sql)))
+    return bound(conditions.condition(tree.args["where"].this), lambda key: key)
 
 
 def read(sql: str, rows: Sequence[tuple[str, ...]], *keys: tuple[str, str]) -> list[tuple[str, ...]]:
@@ -59,6 +61,7 @@ def days(sql: str, kind: str = "string") -> list[str]:
         ("year(ds) = 2026 AND month(ds) = 3 AND day(ds) = 9", ["2026-03-09"]),
         ("date_format(ds, 'yyyyMM') = '202602'", ["2026-02-28"]),
         ("to_date(ds) = cast('2026-03-01' AS date)", ["2026-03-01"]),
+        ("to_date(ds, 'yyyy-dd-MM') = cast('2026-09-03' AS date)", DAYS),
         ("ds LIKE '2026-03-0%'", ["2026-03-01", "2026-03-09"]),
         ("ds NOT LIKE '2026-03-0%'", ["2026-02-28", "2026-03-10"]),
         ("NOT ds NOT LIKE '2026-03-0%'", ["2026-03-01", "2026-03-09"]),
@@ -139,6 +142,20 @@ def test_days(kind: str, sql: str, expected: list[str]) -> None:
 def test_numbers(kind: str, sql: str, expected: list[str]) -> None:
     rows = [(value,) for value in ("7", "07", "10", "-1", "7.5", "x")]
     assert [row[0] for row in read(sql, rows, ("hr", kind))] == expected
+
+
+def test_the_year_of_a_week_is_not_the_year_of_a_day() -> None:
+    assert days("ds = date_format(current_date, 'yyyy-MM-dd')") == ["2026-03-10"]
+    assert days("ds = date_format(current_date, 'YYYY-MM-dd')") == DAYS[:-1]
+    assert days("ds = 'Y'") == []
+
+
+def test_a_cast_beyond_the_range_of_its_type_decides_nothing() -> None:
+    """Hive wraps the number around; Spark does that, fails, or returns null."""
+    rows = [("3000000000",), ("-2147483649",), ("2147483647",), ("-2147483648",), ("4",)]
+    for kind in ("bigint", "string"):
+        assert read("cast(hr AS int) = 4", rows, ("hr", kind)) == [rows[0], rows[1], rows[4]]
+    assert read("cast(hr AS bigint) = 4", rows, ("hr", "bigint")) == [rows[4]]
 
 
 @pytest.mark.parametrize("sql", ["flag = 1", "cast(flag AS string) = 'True'", "concat(flag, '') = 'x'"])

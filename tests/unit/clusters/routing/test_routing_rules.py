@@ -109,6 +109,9 @@ def cluster(sql: str, catalog: Catalog, session: Session | None = None) -> str |
         # Two primaries, by the partition.
         ("INSERT OVERWRITE TABLE split PARTITION (ds = '2') SELECT * FROM a", None),
         ("INSERT OVERWRITE TABLE split PARTITION (ds) SELECT * FROM a", None),
+        # Engines put another value in the place of the variable, and read the escape differently.
+        ("INSERT OVERWRITE TABLE split PARTITION (ds = '${d}') SELECT * FROM a", None),
+        ("INSERT OVERWRITE TABLE split PARTITION (ds = '\\x39') SELECT * FROM a", None),
         ("SELECT * FROM split", None),
         ("SELECT * FROM split WHERE ds IN ('1', '3')", "C1"),
         ("SELECT * FROM split WHERE ds = '2'", None),
@@ -272,6 +275,9 @@ def test_a_cluster_that_is_not_configured_any_more(catalog: Catalog) -> None:
         "GO",
         "BEGIN TRANSACTION; SELECT 1",
         "INSERT a SELECT * FROM b",
+        "INSERT INTO `${t}` SELECT * FROM a",
+        "DROP TABLE `${t}`",
+        "SELECT * FROM a JOIN `x_${t}`",
     ],
     ids=lambda sql: sql[:30],
 )

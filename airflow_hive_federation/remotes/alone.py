@@ -1,0 +1,171 @@
+"""Lets one process at a time write a link, by a lock in the local metastore.
+
+A refresh applies the state of the remote that it has read. If it was suspended meanwhile, that state is old:
+it would set a link back behind the position of a later refresh, and no event would name the table again.
+
+The lock is on a name that Hive does not allow, so that it meets no other locks. Its holder proves by
+heartbeats that it lives. It checks the age of the last confirmed one right before each call that writes, and
+stops before others may take the lock over, which they do after a longer silence. (Not every metastore removes
+the locks of killed processes itself, after ``hive.txn.timeout``.) So one gap remains: a holder that is
+suspended between that check and the sending of the call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from time import sleep
+
+from airflow_hive_federation.catalog.hive import HiveCatalog
+from airflow_hive_federation.errors import LockLostError, LockTimeoutError, MetastoreError, NoSuchLockError
+from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.links import Link
+from airflow_hive_federation.transactions.heartbeat import Heartbeat, transaction_timeout_s
+from airflow_hive_federation.waiting import PollPolicy, boot_time_s
+
+log = logging.getLogger(__name__)
+
+LOCK_DATABASE = "hive-federation"
+_BEAT_S = 5.0
+#: A holder whose last confirmed heartbeat is older than this, in seconds, considers the lock lost.
+_LOST_AFTER_S = 30.0
+#: Others take a holder for dead after this many seconds without a heartbeat.
+_SILENCE_S = 45.0
+#: Limits the characters of the lock's name: the columns of some metastores' databases hold 128.
+_LONGEST_NAME = 120
+#: Another refresh may take long, if it makes a large link.
+_WAITING = PollPolicy(first_s=0.2, longest_s=1.0, timeout_s=600.0)
+
+
+@contextmanager
+def alone(local: HiveCatalog, link: Link) -> Iterator[HiveCatalog]:
+    """Exclude other writers of a link during the block, and yield the metastore whose calls check that.
+
+    :param local: the local metastore.
+    :param link: the link of a database, or of a table that is not a member of one.
+    :raises LockTimeoutError: another process holds the lock, and lives.
+    :raises LockLostError: by each call that writes, and at the end of the block, if no heartbeat was
+        confirmed for too long, or another process has taken the lock.
+    """
+    label = f"{link.kind} {link.local}"
+    with local.client() as client:
+        silence_s = min(_LOST_AFTER_S, transaction_timeout_s(client) / 2)
+        lock_id, asked_s = _taken(client, label)
+
+    def beat(own: MetastoreClient) -> None:
+        own.call("heartbeat", types.HeartbeatRequest(lockid=lock_id))
+
+    heart = Heartbeat(
+        client.settings,
+        beat,
+        name=f"the lock of {label}",
+        interval_s=min(_BEAT_S, silence_s / 4),
+        silence_s=silence_s,
+        since_s=asked_s,
+        clock=boot_time_s,
+    )
+    try:
+        with heart:
+            yield local.guarded(lambda _: _refuse_loss(heart, label))
+            _refuse_loss(heart, label)
+    finally:
+        _release(local, label, lock_id)
+
+
+def _refuse_loss(heart: Heartbeat, label: str) -> None:
+    if (loss := heart.loss) is not None:
+        raise LockLostError(
+            f"The lock of remote {label} is lost: {loss.description}.",
+            remedy="Run this again. Another process may have refreshed the remote meanwhile.",
+            tables=[label],
+        ) from loss.cause
+
+
+def _release(local: HiveCatalog, label: str, lock_id: int) -> None:
+    try:
+        with local.client() as client, suppress(NoSuchLockError):
+            client.unlock(lock_id)
+    except MetastoreError as error:
+        # The error of the block matters more, and a lock without heartbeats is taken over.
+        log.warning("The lock of remote %s was not released: %s", label, error)
+
+
+def _taken(client: MetastoreClient, label: str) -> tuple[int, float]:
+    """Take the lock; return its id, and the time before it was requested."""
+    bury = _gravedigger(client, label)
+    for pause_s in _WAITING.pauses(boot_time_s):
+        asked_s = boot_time_s()
+        answer = client.lock([_component(label)])
+        if answer.state == types.LockState.ACQUIRED:
+            return answer.lockid or 0, asked_s
+        # A request that waits would keep others out like a held lock if this process were killed.
+        with suppress(NoSuchLockError):
+            client.unlock(answer.lockid or 0)
+        if not bury():
+            # A random pause keeps two requests out of step that have met each other.
+            sleep(pause_s * random.SystemRandom().uniform(0.5, 1.0))
+    raise LockTimeoutError(
+        f"Another process has been working on remote {label} for {_WAITING.timeout_s} s.",
+        remedy="Run this again when it has ended. SHOW LOCKS lists the holder.",
+        tables=[label],
+        lock_id=0,
+        txn_id=None,
+    )
+
+
+def _gravedigger(client: MetastoreClient, label: str) -> Callable[[], bool]:
+    """Return a function that removes the lock of a dead process, and returns whether it has done so.
+
+    It compares heartbeats with each other, never with its own clock, because clocks differ.
+    """
+    seen: tuple[int | None, int | None] | None = None
+    since_s = 0.0
+
+    def bury() -> bool:
+        nonlocal seen, since_s
+        found_s = boot_time_s()
+        lock = _in_the_way(client, label)
+        if lock is None or seen != (lock.lockid, lock.lastheartbeat):
+            if lock is not None and (seen is None or seen[0] != lock.lockid):
+                log.info("Waiting for lock %s of %s on %s.", lock.lockid, lock.user, lock.hostname)
+            seen, since_s = (lock.lockid, lock.lastheartbeat) if lock else None, boot_time_s()
+            return False
+        if found_s - since_s < _SILENCE_S:
+            return False
+        log.warning("Lock %s of %s on %s is removed: no heartbeat.", lock.lockid, lock.user, lock.hostname)
+        with suppress(NoSuchLockError):
+            client.unlock(lock.lockid or 0)
+        return True
+
+    return bury
+
+
+def _in_the_way(client: MetastoreClient, label: str) -> types.ShowLocksResponseElement | None:
+    """Return the holder's lock, or else the first request that waits; ``None`` if there is none."""
+    name = _table_name(label)
+    locks = [lock for lock in client.show_locks(database=LOCK_DATABASE) if lock.tablename == name]
+    return min(
+        locks, key=lambda lock: (lock.state != types.LockState.ACQUIRED, lock.lockid or 0), default=None
+    )
+
+
+def _table_name(label: str) -> str:
+    name = f"remote {label}".lower()
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"remote {hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def _component(label: str) -> types.LockComponent:
+    return types.LockComponent(
+        type=types.LockType.EXCLUSIVE,
+        level=types.LockLevel.TABLE,
+        dbname=LOCK_DATABASE,
+        tablename=_table_name(label),
+        operationType=types.DataOperationType.NO_TXN,
+        isTransactional=False,
+    )
