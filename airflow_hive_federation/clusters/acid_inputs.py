@@ -14,9 +14,10 @@ from contextlib import contextmanager
 
 from airflow_hive_federation.clusters.acid_snapshots import is_current
 from airflow_hive_federation.clusters.altering import full_name, object_name
-from airflow_hive_federation.clusters.metadata import Secondary, content_mark, read_metadata
+from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.json_values import JsonObject
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many

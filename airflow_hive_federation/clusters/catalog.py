@@ -15,7 +15,6 @@ from airflow_hive_federation.clusters.catalog_events import Changes, EventLog
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
-    content_mark,
     metadata_mark,
     read_metadata,
     source_mark,
@@ -34,6 +33,7 @@ from airflow_hive_federation.clusters.statements.statement import Statement
 from airflow_hive_federation.errors import NoSuchObjectError
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions

@@ -20,7 +20,6 @@ from dataclasses import replace
 from enum import Enum, auto
 from functools import cache
 
-from airflow_hive_federation.clusters.metadata import content_mark, listing_mark
 from airflow_hive_federation.clusters.notes import Kind, Note, take_note
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.errors import (
@@ -32,6 +31,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.content_marks import content_mark, listing_mark
 from airflow_hive_federation.model.event_messages import message_of
 from airflow_hive_federation.model.thrift_json import ThriftStruct
 from airflow_hive_federation.storage.filesystem import is_below

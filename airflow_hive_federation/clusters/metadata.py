@@ -16,7 +16,6 @@ secondaries of its own, each with location and source, or without any.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -24,7 +23,8 @@ from typing import NoReturn
 
 from airflow_hive_federation.errors import AcidFormatError, ClusterMetadataError
 from airflow_hive_federation.metastore.objects import TableOrPartition
-from airflow_hive_federation.model.files import FileEntry, hidden_name
+from airflow_hive_federation.model.content_marks import content_mark, digest_of, listing_mark, visible_files
+from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 
 PRIMARY = "hive.cluster.primary"
@@ -33,8 +33,6 @@ _SECONDARY = "hive.cluster.secondary."
 _LOCATION, _SOURCE, _FORMER, _SNAPSHOT = ".location", ".source", ".former", ".snapshot"
 _PARTS = frozenset({_LOCATION, _SOURCE, _FORMER, _SNAPSHOT})
 _VERSION = "1"
-#: Marker files of ACID directories, which readers use although such names are otherwise hidden.
-_MARKERS = frozenset({"_orc_acid_version", "_metadata_acid"})
 #: Parameters that Hive's metastore, Hive and Spark change when they write; without any of them, writes are
 #: unknown.
 _WRITTEN = ("transient_lastDdlTime", "numFiles", "totalSize", "numFilesErasureCoded")
@@ -163,7 +161,7 @@ def metadata_mark(described: TableOrPartition) -> str:
     parameters = described.parameters or {}
     location = (described.sd.location if described.sd else None) or ""
     parts = [location, str(described.writeId or 0), *(parameters.get(name, "") for name in _WRITTEN)]
-    return _digest(parts)
+    return digest_of(parts)
 
 
 def place_mark(described: TableOrPartition) -> str:
@@ -171,7 +169,7 @@ def place_mark(described: TableOrPartition) -> str:
 
     Write ids reveal the writes. Statistics do not, because compactions also change them, but change no row.
     """
-    return _digest([(described.sd.location if described.sd else None) or "", "transactional"])
+    return digest_of([(described.sd.location if described.sd else None) or "", "transactional"])
 
 
 def source_mark(described: TableOrPartition, files: Iterable[FileEntry]) -> SourceMark:
@@ -187,35 +185,6 @@ def source_mark(described: TableOrPartition, files: Iterable[FileEntry]) -> Sour
         content=content_mark(listed),
         listing=listing_mark(listed),
     )
-
-
-def listing_mark(files: Iterable[FileEntry]) -> str:
-    """Return a digest of the paths, sizes and modification times of files in any order."""
-    listed = sorted(visible_files(files), key=lambda file: file.path)
-    return _digest(f"{file.path}\0{file.size_bytes}\0{file.modified_ns}" for file in listed)
-
-
-def content_mark(files: Iterable[FileEntry]) -> str:
-    """Return a digest of the paths and sizes of files in any order, which is equal for primary and copy."""
-    return _digest(sorted(f"{file.path}\0{file.size_bytes}" for file in visible_files(files)))
-
-
-def visible_files(files: Iterable[FileEntry]) -> list[FileEntry]:
-    """Return the files that readers of a table see; files still being written begin with ``.`` or ``_``."""
-    return [file for file in files if hidden_name(file.path) is None or _is_marker(file.path)]
-
-
-def _is_marker(path: str) -> bool:
-    directory, _, name = path.rpartition("/")
-    return name in _MARKERS and bool(directory) and hidden_name(directory) is None
-
-
-def _digest(parts: Iterable[str]) -> str:
-    sha = hashlib.sha256()
-    for part in parts:
-        data = part.encode("utf-8", "surrogateescape")
-        sha.update(len(data).to_bytes(8, "big") + data)
-    return sha.hexdigest()[:32]
 
 
 def _secondary(cluster: str, parts: Mapping[str, str], object_title: str) -> Secondary:

@@ -21,11 +21,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
-from airflow_hive_federation.clusters.metadata import visible_files
 from airflow_hive_federation.clusters.registry import Cluster
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import bounded_json, json_values
+from airflow_hive_federation.model.content_marks import visible_files
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.json_values import (
     Fields,

@@ -58,7 +58,6 @@ from airflow_hive_federation.clusters.locking import copies_lock, exclusive, wai
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
-    content_mark,
     read_metadata,
     source_mark,
     write_metadata,
@@ -69,6 +68,7 @@ from airflow_hive_federation.clusters.sweeping import FORMER_S
 from airflow_hive_federation.errors import MetastoreServerError, PrimaryRefusedError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical, is_below
 from airflow_hive_federation.storage.listing import list_many

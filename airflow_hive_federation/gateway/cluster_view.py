@@ -17,7 +17,6 @@ from airflow_hive_federation.clusters.altering import full_name, relocate
 from airflow_hive_federation.clusters.metadata import (
     PRIMARY,
     Secondary,
-    content_mark,
     metadata_mark,
     read_metadata,
     source_mark,
@@ -36,6 +35,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.struct import Struct
 from airflow_hive_federation.metastore.wire import from_bytes
+from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.side_parameters import SHOWN_IN, as_stored, shown_read_only
 from airflow_hive_federation.storage.filesystem import is_below, join
 from airflow_hive_federation.storage.listing import list_many

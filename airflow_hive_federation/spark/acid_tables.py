@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 
 from airflow_hive_federation.acid.markers import chosen
-from airflow_hive_federation.clusters.metadata import content_mark
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import WireFormatError
+from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.listing import list_many

@@ -40,12 +40,7 @@ from airflow_hive_federation.clusters.copies.objects import (
     pending_objects,
 )
 from airflow_hive_federation.clusters.locking import copies_lock
-from airflow_hive_federation.clusters.metadata import (
-    ClusterMetadata,
-    Secondary,
-    content_mark,
-    source_mark,
-)
+from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, source_mark
 from airflow_hive_federation.clusters.notes import (
     COPY,
     Kind,
@@ -59,6 +54,7 @@ from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import CopySourceChangedError, StorageError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.filesystem import join, open_filesystem, storage_errors
 from airflow_hive_federation.storage.listing import list_many

@@ -22,17 +22,16 @@ from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
     SourceMark,
-    content_mark,
     metadata_mark,
     place_mark,
     read_metadata,
     source_mark,
-    visible_files,
 )
 from airflow_hive_federation.clusters.registry import Cluster, ClusterRegistry
 from airflow_hive_federation.errors import CopyRefusedError, MetastoreServerError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.content_marks import content_mark, visible_files
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.write_ids import ValidWriteIds

@@ -15,11 +15,11 @@ from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
     SourceMark,
-    content_mark,
     read_metadata,
     write_metadata,
 )
 from airflow_hive_federation.errors import ClusterMetadataError
+from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 

@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
     Secondary,
-    content_mark,
     metadata_mark,
     place_mark,
     read_metadata,
     source_mark,
-    visible_files,
     without_metadata,
     write_metadata,
 )
 from airflow_hive_federation.errors import ClusterMetadataError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.content_marks import content_mark, visible_files
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from airflow_hive_federation.clusters.metadata import content_mark
 from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.spark.acid_tables import acid_frames
 from airflow_hive_federation.storage.listing import list_files
