@@ -147,7 +147,7 @@ class CreateRemoteTableOperator(_CreateRemoteOperator):
 class CreateRemoteDatabaseOperator(_CreateRemoteOperator):
     """Links a database of another metastore or catalog, with all its tables, into the local metastore.
 
-    The result is that of :class:`CreateRemoteTableOperator`.
+    Returns the same report as :class:`CreateRemoteTableOperator`.
 
     :param remote: the local name. (templated)
     :param connected_to: the name at the remote; by default the local name. (templated)

@@ -246,7 +246,7 @@ class History:
         return unescaped(self.chance.choice(sorted(names)))
 
     def may_rename(self, table: Table) -> bool:
-        """Whether a table can get another name."""
+        """Return True if a table can get another name."""
         if not self.drops_renamed and table.partitioned and table.kind is Kind.EXTERNAL:
             return False
         return not any(view is table for view in self.views.values())
@@ -403,7 +403,10 @@ class History:
         return home / self.new_name()
 
     def has_aborted(self, table: Table, place: Path) -> bool:
-        """Whether a directory has rows of aborted transactions, which Hive would show if it forgot these."""
+        """Return True if a directory has rows of aborted transactions.
+
+        Hive would show them if it forgot these.
+        """
         # (Nothing is open on the table.)
         aborted = self.client.get_valid_write_ids([table.full_name])[table.full_name].invalidWriteIds or ()
         deltas = [parse_directory(path.name) for path in place.glob("*delta_*")]

@@ -28,8 +28,8 @@ class DescribedDirectory:
     :param location: the URI of the directory.
     :param values: the values of the partition; empty for a table without partitions.
     :param storage: the storage descriptor of the partition; ``None`` for a table without partitions.
-    :param content: digest of the files of a copy (:func:`.model.content_marks.content_mark`), which must all be
-        there when the directory is read; ``None`` for a primary.
+    :param content: digest of the files of a copy (:func:`.model.content_marks.content_mark`), which must all
+        be there when the directory is read; ``None`` for a primary.
     """
 
     location: str

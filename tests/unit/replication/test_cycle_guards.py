@@ -145,7 +145,7 @@ def test_a_take_over_that_has_lost_its_lock_takes_no_step_of_a_load(
     monkeypatch.setattr(take_over, "loaded_dump", lambda *_: "file:/dumps/p/6-7-8")
     dump = DumpDirectory(site.dump)
     with cycle_lock.CycleLock(site.pool, site.policy) as lock, pytest.raises(CycleLostError):
-        take_over._end_load(site.pool, lock, site.policy, dump, unobserved)
+        take_over._end_load(site.pool, lock, site.policy, dump, later=(), observer=unobserved)
 
 
 def test_a_cycle_that_was_overtaken_at_its_end_fails_and_removes_no_dump(site: Site) -> None:
@@ -224,7 +224,7 @@ def test_a_policy_that_has_changed_since_the_dump_loads_nothing(
         cycle_lock.CycleLock(site.pool, site.policy) as lock,
         pytest.raises(ConfigurationError, match="was written: external_base"),
     ):
-        take_over._end_load(site.pool, lock, site.policy, dump, unobserved)
+        take_over._end_load(site.pool, lock, site.policy, dump, later=(), observer=unobserved)
     assert not site.loads
 
 

@@ -218,7 +218,9 @@ def test_compactions_are_kept_away_before_and_after_the_transactions_end(in_grou
     unused: Any = SimpleNamespace()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "LeaseKeeper", lambda *_: nullcontext())
-        for stage in load._carry_out(cast("Any", Recorded()), unused, quiet, in_group=in_group):
+        for stage in load._carry_out(
+            cast("Any", Recorded()), unused, quiet, in_group=in_group, sweeps=not in_group
+        ):
             calls.append(stage.name)
             if in_group and stage is Stage.ALLOCATED:
                 calls.append("end_transactions")
