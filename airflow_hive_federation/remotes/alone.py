@@ -20,7 +20,13 @@ from contextlib import contextmanager, suppress
 from time import sleep
 
 from airflow_hive_federation.catalog.hive import HiveCatalog
-from airflow_hive_federation.errors import LockLostError, LockTimeoutError, MetastoreError, NoSuchLockError
+from airflow_hive_federation.errors import (
+    LockLostError,
+    LockTimeoutError,
+    MetastoreError,
+    MetastoreServerError,
+    NoSuchLockError,
+)
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.links import Link
@@ -45,6 +51,8 @@ _WAITING = PollPolicy(first_s=0.2, longest_s=1.0, timeout_s=600.0)
 def alone(local: HiveCatalog, link: Link) -> Iterator[HiveCatalog]:
     """Exclude other writers of a link during the block, and yield the metastore whose calls check that.
 
+    A metastore whose database has no tables of locks, such as that of Hive 2.3 in Spark, excludes nobody.
+
     :param local: the local metastore.
     :param link: the link of a database, or of a table that is not a member of one.
     :raises LockTimeoutError: another process holds the lock, and lives.
@@ -53,8 +61,16 @@ def alone(local: HiveCatalog, link: Link) -> Iterator[HiveCatalog]:
     """
     label = f"{link.kind} {link.local}"
     with local.client() as client:
-        silence_s = min(_LOST_AFTER_S, transaction_timeout_s(client) / 2)
-        lock_id, asked_s = _taken(client, label)
+        taken = _taken(client, label)
+        if taken is not None:
+            silence_s = min(_LOST_AFTER_S, transaction_timeout_s(client) / 2)
+    if taken is None:
+        log.warning(
+            "The local metastore keeps no locks: nothing else may refresh %s at the same time.", label
+        )
+        yield local
+        return
+    lock_id, asked_s = taken
 
     def beat(own: MetastoreClient) -> None:
         own.call("heartbeat", types.HeartbeatRequest(lockid=lock_id))
@@ -94,12 +110,20 @@ def _release(local: HiveCatalog, label: str, lock_id: int) -> None:
         log.warning("The lock of remote %s was not released: %s", label, error)
 
 
-def _taken(client: MetastoreClient, label: str) -> tuple[int, float]:
-    """Take the lock; return its id, and the time before it was requested."""
+def _taken(client: MetastoreClient, label: str) -> tuple[int, float] | None:
+    """Take the lock; return its id, and the time before it was requested.
+
+    :return: ``None`` if the metastore keeps no locks.
+    """
     bury = _gravedigger(client, label)
     for pause_s in _WAITING.pauses(boot_time_s):
         asked_s = boot_time_s()
-        answer = client.lock([_component(label)])
+        try:
+            answer = client.lock([_component(label)])
+        except MetastoreServerError:
+            if _keeps_locks(client):
+                raise
+            return None
         if answer.state == types.LockState.ACQUIRED:
             return answer.lockid or 0, asked_s
         # A request that waits would keep others out like a held lock if this process were killed.
@@ -115,6 +139,15 @@ def _taken(client: MetastoreClient, label: str) -> tuple[int, float]:
         lock_id=0,
         txn_id=None,
     )
+
+
+def _keeps_locks(client: MetastoreClient) -> bool:
+    """Return False if the metastore cannot even list locks, because its database has no tables of them."""
+    try:
+        client.show_locks(database=LOCK_DATABASE)
+    except MetastoreServerError:
+        return False
+    return True
 
 
 def _gravedigger(client: MetastoreClient, label: str) -> Callable[[], bool]:

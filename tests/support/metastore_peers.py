@@ -105,6 +105,9 @@ class Thrift:
         try:
             if (success := self._result(method, args)) is not None:
                 result.success = success
+        except ApplicationFault as fault:
+            self._reply(protocol, method, TMessageType.EXCEPTION, sequence, fault)
+            return
         except Fault as fault:
             name = next(f[1] for f in result_type.thrift_spec.values() if f[0] == 12 and f[2] is type(fault))
             setattr(result, name, fault)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import LockLostError, LockTimeoutError
+from airflow_hive_federation.errors import LockLostError, LockTimeoutError, MetastoreServerError
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.remotes import alone
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
@@ -109,6 +110,24 @@ def test_a_change_of_the_definition_is_noticed_without_the_lock(
     with pytest.raises(LockLostError, match=r"mirror\.plain was altered by another refresh"):
         mirror.refresh(Kind.DATABASE, MIRROR)
     assert near.tables["mirror", "plain"].parameters["hive.federation.remote.definition"] == "newer"
+
+
+def test_a_metastore_without_locks_is_refreshed_without_them(
+    mirror: Remotes, near: MemoryMetastore, far: MemoryCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As the metastore of Hive 2.3 that Spark makes, whose database has no tables of locks."""
+
+    def fails(_args: Any) -> None:
+        raise ApplicationFault(message="Internal error processing lock", type=6)
+
+    move(far, "plain", "file:/first")
+    near.before["lock"] = fails
+    with pytest.raises(MetastoreServerError, match="Internal error processing lock"):
+        mirror.refresh(Kind.DATABASE, MIRROR)
+    near.before["show_locks"] = fails
+    mirror.refresh(Kind.DATABASE, MIRROR)
+    assert near.tables["mirror", "plain"].sd.location.startswith("file:/first")
+    assert "keeps no locks" in caplog.text
 
 
 def test_a_refresh_waits_for_another_that_lives(
