@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_hive_federation.catalog.roles import Catalog, EventSource
-from airflow_hive_federation.errors import LockLostError, MetastoreServerError
+from airflow_hive_federation.errors import LockLostError, MetastoreServerError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
@@ -123,22 +123,28 @@ def publish(ends: Ends, link: Link) -> None:
 def alter(client: MetastoreClient, table: types.Table, before: Link | None = None) -> None:
     """Alter a local table, unless another refresh has altered its definition.
 
+    Metastores before Hive 4 cannot compare the definition: there, the lock of the link alone excludes others.
+
     :param before: the link as it was read; without a definition, nothing is compared.
     :raises LockLostError: another refresh has altered it.
     """
+    database, name = table.dbName, table.tableName
     expected = (DEFINITION, before.definition) if before and before.definition else None
-    name = f"{table.dbName}.{table.tableName}"
-    try:
-        client.alter_table(
-            table.dbName,
-            table.tableName,
-            table,
-            environment=KEEP_STATISTICS,
-            expected_parameter=expected,
-        )
-    except MetastoreServerError as error:
-        if expected is None or "has been modified" not in error.message:
-            raise
-        raise LockLostError(
-            f"{name} was altered by another refresh: {error.message}", remedy="Run this again.", tables=[name]
-        ) from error
+    if expected is not None:
+        try:
+            client.alter_table(
+                database, name, table, environment=KEEP_STATISTICS, expected_parameter=expected
+            )
+            return
+        except UnsupportedMethodError:
+            # It was not sent: see :mod:`.metastore.compat`.
+            pass
+        except MetastoreServerError as error:
+            if "has been modified" not in error.message:
+                raise
+            raise LockLostError(
+                f"{database}.{name} was altered by another refresh: {error.message}",
+                remedy="Run this again.",
+                tables=[f"{database}.{name}"],
+            ) from error
+    client.alter_table(database, name, table, environment=KEEP_STATISTICS)
