@@ -269,7 +269,8 @@ def newest_metadata(path: str) -> str:
         raise NoSuchObjectError(
             f"There is no Iceberg table at {path}.", remedy=f"Check {PATH}: it is the table's directory."
         )
-    newest = sorted(name for number, name in numbered if number == max(numbered)[0])
+    highest, _ = max(numbered)
+    newest = sorted(name for number, name in numbered if number == highest)
     if len(newest) > 1:
         raise InvalidObjectError(
             f"{' and '.join(newest)} in {directory} have the same number, and only the catalog of the table "

@@ -297,7 +297,9 @@ class _Work:
         if not is_view and (reason := definitions.why_not(remote)):
             raise RemoteUnsupportedError(
                 f"{link.remote} cannot be linked: {reason}.",
-                remedy="Link the tables that it reads." if "view" in reason else "",
+                remedy="Link the tables that it reads."
+                if "view" in reason
+                else "Read the table at its own metastore or catalog.",
                 remote=str(link.local),
             )
         refuse_location(link, remote.sd.location)

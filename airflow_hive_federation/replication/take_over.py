@@ -32,7 +32,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.model.write_ids import RangeState
-from airflow_hive_federation.progress.events import TakenOver
+from airflow_hive_federation.progress.events import Event, StepStarting, TakenOver
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
 from airflow_hive_federation.progress.words import words
@@ -67,9 +67,28 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: An earlier load that ends with one of these cannot be ended: a later one has dropped a table of it, or
-#: replaced a file, or the policy has changed in between. The target then stays as the earlier one left it.
+#: An earlier load that ends with one of these before its switch cannot be ended: a later one has dropped a
+#: table of it, or replaced a file, or the policy has changed in between. The target then stays as the earlier
+#: one left it.
 NOT_ENDED = (ConfigurationError, FailoverError, NoSuchObjectError, TargetChangedError)
+#: The steps with which a load begins to change what readers of its tables see.
+_SWITCHES = frozenset({Step.END_TRANSACTION, Step.DROP_PARTITIONS, Step.DROP, Step.DESCRIBE, Step.PUBLISH})
+
+
+class SwitchWatch:
+    """Passes the events of a load on, and notes its switch.
+
+    :ivar has_begun: readers of the load's tables may see a part of it.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self.has_begun = False
+
+    def __call__(self, event: Event) -> None:
+        """Receive an event."""
+        self.has_begun |= isinstance(event, StepStarting) and event.step in _SWITCHES
+        self._observer(event)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +318,7 @@ def _end_load(
     :param later: URIs of dumps whose loads have begun since.
     """
     target = lock.target
+    watch = SwitchWatch(observer)
     try:
         refuse_changed(dump.uri, dump.manifest(), policy)
         load_into_target(
@@ -307,7 +327,7 @@ def _end_load(
             policy,
             dump.uri,
             run_copy=nothing_to_copy(policy.storage_options, later, digests_before(dump) if later else {}),
-            observer=observer,
+            observer=watch,
             check=lock.check,
             given_up=later,
         )
@@ -317,7 +337,7 @@ def _end_load(
             if loaded_dump(client, policy) != dump.uri:
                 raise
     except NOT_ENDED as error:
-        if not later:
+        if watch.has_begun or not later:
             raise
         note_not_ended(dump.uri, error)
 

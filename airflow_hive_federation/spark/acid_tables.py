@@ -106,7 +106,7 @@ def _check_copies(
         files = [entry for entry in listings[directory.location] if not entry.path.endswith("/")]
         if directory.content is not None and content_mark(files) != directory.content:
             raise FileVanishedError(
-                f"{directory.location} does not hold all files of the copy any more.",
+                f"{directory.location} does not hold exactly the files of the copy any more.",
                 remedy="Run the task again: it is then planned anew, by the copies that are there.",
                 path=directory.location,
             )

@@ -119,6 +119,7 @@ def test_every_error_is_listed_in_its_place() -> None:
         depth = len(dots) // 2
         assert depth <= len(above), name
         above = [*above[:depth], name]
+        assert name not in listed, name
         listed[name] = (above[-2] if depth else "Exception", retryable == "yes")
     expected = {
         name: (error_class.__bases__[0].__name__, error_class.retryable)

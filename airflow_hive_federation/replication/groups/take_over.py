@@ -34,6 +34,7 @@ from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.take_over import (
     NOT_ENDED,
+    SwitchWatch,
     TakeOverReport,
     digests_before,
     is_copied,
@@ -152,6 +153,7 @@ def _end_load(
             policy.storage_options, begun, digests_before(dumps[policy.name]) if begun else {}
         )
 
+    watch = SwitchWatch(observer)
     try:
         load_group(
             source,
@@ -161,10 +163,10 @@ def _end_load(
             run_copy=copier,
             source_lost=True,
             given_up=[uri for uris in later.values() for uri in uris],
-            observer=observer,
+            observer=watch,
         )
     except NOT_ENDED as error:
-        if not later:
+        if watch.has_begun or not later:
             raise
         note_not_ended(dumped.dump, error)
     return removed

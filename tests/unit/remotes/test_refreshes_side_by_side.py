@@ -124,7 +124,7 @@ def test_a_metastore_without_locks_is_refreshed_without_them(
     near.before["lock"] = fails
     with pytest.raises(MetastoreServerError, match="Internal error processing lock"):
         mirror.refresh(Kind.DATABASE, MIRROR)
-    near.before["show_locks"] = fails
+    near.before["get_open_txns_req"] = fails
     mirror.refresh(Kind.DATABASE, MIRROR)
     assert near.tables["mirror", "plain"].sd.location.startswith("file:/first")
     assert "keeps no locks" in caplog.text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,9 @@ from airflow_hive_federation.errors import (
     UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
-from airflow_hive_federation.progress.observers import unobserved
+from airflow_hive_federation.progress.events import StepStarting
+from airflow_hive_federation.progress.kinds import Step
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication import cycle, take_over
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.dumped_policy import DumpedPolicy
@@ -201,6 +204,28 @@ def test_targets_that_a_policy_had_one_after_the_other_have_fences_of_their_own(
         for table in ("t", "u")
     ]
     assert len({lock._fence_uri for lock in fences}) == 2
+
+
+@pytest.mark.parametrize("step", [None, Step.COPY, Step.END_TRANSACTION, Step.DROP])
+def test_an_earlier_load_that_fails_after_its_switch_ends_the_take_over(
+    site: Site, step: Step | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target would be released with a part of that load, or with rows twice."""
+
+    def failing(*_: object, observer: Observer, **given: Any) -> None:
+        if step is not None:
+            observer(StepStarting(database="t", step=step))
+        raise TargetChangedError("t.a would show rows twice")
+
+    monkeypatch.setattr(take_over, "load_into_target", failing)
+    monkeypatch.setattr(take_over, "digests_before", lambda *_: {})
+    dump = DumpDirectory(site.dump)
+    switched = step in {Step.END_TRANSACTION, Step.DROP}
+    expected = pytest.raises(TargetChangedError, match="rows twice") if switched else nullcontext()
+    with cycle_lock.CycleLock(site.pool, site.policy) as lock, expected:
+        take_over._end_load(
+            site.pool, lock, site.policy, dump, later=["file:/dumps/p/8-9-10"], observer=unobserved
+        )
 
 
 def test_a_dump_that_was_overtaken_is_not_loaded(site: Site) -> None:

@@ -61,7 +61,7 @@ def test_a_copy_that_has_lost_files_is_not_read(
     with pytest.raises(PlannedError):
         acid_frames(NO_SPARK, [copy])
     shutil.rmtree(place / gone) if (place / gone).is_dir() else (place / gone).unlink()
-    with pytest.raises(FileVanishedError, match="does not hold all files of the copy"):
+    with pytest.raises(FileVanishedError, match="does not hold exactly the files of the copy"):
         acid_frames(NO_SPARK, [copy])
     # The files of a primary are those of the snapshot, whatever is there.
     with pytest.raises(PlannedError):
