@@ -12,10 +12,9 @@ from contextlib import contextmanager, suppress
 from airflow_hive_federation.errors import NoSuchLockError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.transactions.locks import held
+from airflow_hive_federation.transactions.locks import LOCK_DATABASE, held
 from airflow_hive_federation.waiting import PollPolicy
 
-LOCK_DATABASE = "hive-federation"
 #: Changes of metadata take a few calls of the metastore, and at most a few seconds.
 ALTERING = PollPolicy(first_s=0.05, longest_s=1.0, timeout_s=60.0)
 

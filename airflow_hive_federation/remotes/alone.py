@@ -3,11 +3,9 @@
 A refresh applies the state of the remote that it has read. If it was suspended meanwhile, that state is old:
 it would set a link back behind the position of a later refresh, and no event would name the table again.
 
-The lock is on a name that Hive does not allow, so that it meets no other locks. Its holder proves by
-heartbeats that it lives. It checks the age of the last confirmed one right before each call that writes, and
-stops before others may take the lock over, which they do after a longer silence. (Not every metastore removes
-the locks of killed processes itself, after ``hive.txn.timeout``.) So one gap remains: a holder that is
-suspended between that check and the sending of the call.
+The holder of the lock (:mod:`~airflow_hive_federation.transactions.lasting_locks`) checks the age of its last
+confirmed heartbeat right before each call that writes. So one gap remains: a holder that is suspended between
+that check and the sending of the call.
 """
 
 from __future__ import annotations
@@ -28,19 +26,14 @@ from airflow_hive_federation.errors import (
     NoSuchLockError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.links import Link
 from airflow_hive_federation.transactions.heartbeat import Heartbeat, transaction_timeout_s
+from airflow_hive_federation.transactions.lasting_locks import SILENCE_S, LastingLock, heartbeat_of
+from airflow_hive_federation.transactions.locks import LOCK_DATABASE
 from airflow_hive_federation.waiting import PollPolicy, boot_time_s
 
 log = logging.getLogger(__name__)
 
-LOCK_DATABASE = "hive-federation"
-_BEAT_S = 5.0
-#: A holder whose last confirmed heartbeat is older than this, in seconds, considers the lock lost.
-_LOST_AFTER_S = 30.0
-#: Others take a holder for dead after this many seconds without a heartbeat.
-_SILENCE_S = 45.0
 #: Limits the characters of the lock's name: the columns of some metastores' databases hold 128.
 _LONGEST_NAME = 120
 #: Another refresh may take long, if it makes a large link.
@@ -63,7 +56,7 @@ def alone(local: HiveCatalog, link: Link) -> Iterator[HiveCatalog]:
     with local.client() as client:
         taken = _taken(client, label)
         if taken is not None:
-            silence_s = min(_LOST_AFTER_S, transaction_timeout_s(client) / 2)
+            timeout_s = transaction_timeout_s(client)
     if taken is None:
         log.warning(
             "The local metastore keeps no locks: nothing else may refresh %s at the same time.", label
@@ -72,16 +65,12 @@ def alone(local: HiveCatalog, link: Link) -> Iterator[HiveCatalog]:
         return
     lock_id, asked_s = taken
 
-    def beat(own: MetastoreClient) -> None:
-        own.call("heartbeat", types.HeartbeatRequest(lockid=lock_id))
-
-    heart = Heartbeat(
+    heart = heartbeat_of(
         client.settings,
-        beat,
+        lock_id,
         name=f"the lock of {label}",
-        interval_s=min(_BEAT_S, silence_s / 4),
-        silence_s=silence_s,
         since_s=asked_s,
+        timeout_s=timeout_s,
         clock=boot_time_s,
     )
     try:
@@ -115,20 +104,18 @@ def _taken(client: MetastoreClient, label: str) -> tuple[int, float] | None:
 
     :return: ``None`` if the metastore keeps no locks.
     """
-    bury = _gravedigger(client, label)
+    lock = LastingLock(database=LOCK_DATABASE, name=_table_name(label))
+    bury = _gravedigger(client, lock)
     for pause_s in _WAITING.pauses(boot_time_s):
         asked_s = boot_time_s()
         try:
-            answer = client.lock([_component(label)])
+            lock_id = lock.take(client)
         except MetastoreServerError:
             if _keeps_locks(client):
                 raise
             return None
-        if answer.state == types.LockState.ACQUIRED:
-            return answer.lockid or 0, asked_s
-        # A request that waits would keep others out like a held lock if this process were killed.
-        with suppress(NoSuchLockError):
-            client.unlock(answer.lockid or 0)
+        if lock_id is not None:
+            return lock_id, asked_s
         if not bury():
             # A random pause keeps two requests out of step that have met each other.
             sleep(pause_s * random.SystemRandom().uniform(0.5, 1.0))
@@ -153,24 +140,21 @@ def _keeps_locks(client: MetastoreClient) -> bool:
     return True
 
 
-def _gravedigger(client: MetastoreClient, label: str) -> Callable[[], bool]:
-    """Return a function that removes the lock of a dead process, and returns whether it has done so.
-
-    It compares heartbeats with each other, never with its own clock, because clocks differ.
-    """
+def _gravedigger(client: MetastoreClient, wanted: LastingLock) -> Callable[[], bool]:
+    """Return a function that removes the lock of a dead process, and returns whether it has done so."""
     seen: tuple[int | None, int | None] | None = None
     since_s = 0.0
 
     def bury() -> bool:
         nonlocal seen, since_s
         found_s = boot_time_s()
-        lock = _in_the_way(client, label)
+        lock = wanted.in_the_way(client)
         if lock is None or seen != (lock.lockid, lock.lastheartbeat):
             if lock is not None and (seen is None or seen[0] != lock.lockid):
                 log.info("Waiting for lock %s of %s on %s.", lock.lockid, lock.user, lock.hostname)
             seen, since_s = (lock.lockid, lock.lastheartbeat) if lock else None, boot_time_s()
             return False
-        if found_s - since_s < _SILENCE_S:
+        if found_s - since_s < SILENCE_S:
             return False
         log.warning("Lock %s of %s on %s is removed: no heartbeat.", lock.lockid, lock.user, lock.hostname)
         with suppress(NoSuchLockError):
@@ -180,28 +164,8 @@ def _gravedigger(client: MetastoreClient, label: str) -> Callable[[], bool]:
     return bury
 
 
-def _in_the_way(client: MetastoreClient, label: str) -> types.ShowLocksResponseElement | None:
-    """Return the holder's lock, or else the first request that waits; ``None`` if there is none."""
-    name = _table_name(label)
-    locks = [lock for lock in client.show_locks(database=LOCK_DATABASE) if lock.tablename == name]
-    return min(
-        locks, key=lambda lock: (lock.state != types.LockState.ACQUIRED, lock.lockid or 0), default=None
-    )
-
-
 def _table_name(label: str) -> str:
     name = f"remote {label}".lower()
     if len(name) <= _LONGEST_NAME:
         return name
     return f"remote {hashlib.sha256(name.encode()).hexdigest()}"
-
-
-def _component(label: str) -> types.LockComponent:
-    return types.LockComponent(
-        type=types.LockType.EXCLUSIVE,
-        level=types.LockLevel.TABLE,
-        dbname=LOCK_DATABASE,
-        tablename=_table_name(label),
-        operationType=types.DataOperationType.NO_TXN,
-        isTransactional=False,
-    )

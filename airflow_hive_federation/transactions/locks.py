@@ -28,6 +28,10 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.heartbeat import SILENCE_SHARE, transaction_timeout_s
 from airflow_hive_federation.waiting import PollPolicy, boot_time_s, wait_until
 
+#: Locks on clusters' metadata and on links name this database. Hive allows no such name, so that they meet no
+#: other locks.
+LOCK_DATABASE = "hive-federation"
+
 
 class WriteKind(StrEnum):
     """The kind of change that a statement makes to a table."""

@@ -36,7 +36,6 @@ import os
 import random
 import re
 import time
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -58,6 +57,7 @@ from airflow_hive_federation.replication.replica.dumps_owner import claim_dumps,
 from airflow_hive_federation.storage.fence import raise_fence, read_fence, write_ticket
 from airflow_hive_federation.storage.filesystem import join
 from airflow_hive_federation.transactions.heartbeat import Heartbeat, Loss, transaction_timeout_s
+from airflow_hive_federation.transactions.lasting_locks import BEAT_S, SILENCE_S, LastingLock, heartbeat_of
 from airflow_hive_federation.waiting import boot_time_s
 
 if TYPE_CHECKING:
@@ -67,12 +67,7 @@ logger = logging.getLogger(__name__)
 
 #: Locks name this database; Hive allows no such name.
 LOCK_DATABASE = "hive.federation"
-#: Seconds between two heartbeats.
-_BEAT_S = 5.0
-#: A holder whose last confirmed heartbeat is older than this, in seconds, considers the lock lost.
-_LOST_AFTER_S = 30.0
-#: Others take a holder for dead after this many seconds without a heartbeat.
-_SILENCE_S = 45.0
+_BEAT_S = BEAT_S
 _LOOK_S = 1.0
 #: A confirmation of the lock that is no older than this, in seconds, is proof enough for a call that only
 #: adds.
@@ -110,7 +105,7 @@ class CycleLock:
     ) -> None:
         self._pool = pool
         self._policy = policy
-        self._silence_s = _SILENCE_S if silence_s is None else silence_s
+        self._silence_s = SILENCE_S if silence_s is None else silence_s
         self._fences = fences
         self._observer = observer
         self._agent = f"policy {policy.name[:_LONGEST_NAME]}, process {os.getpid()} ({_processes()})"
@@ -135,15 +130,13 @@ class CycleLock:
             while not self._take(client):
                 self._bury(client)
                 asked_s = boot_time_s()
-        # The metastore also removes a lock without heartbeats.
-        silence_s = min(_LOST_AFTER_S, timeout_s / 2)
-        self._heart = Heartbeat(
+        self._heart = heartbeat_of(
             self._pool.settings,
-            self._beat,
+            self._id,
             name=f"lock {self._id} of {self._policy.target_database}",
-            interval_s=min(_BEAT_S, silence_s / 4),
-            silence_s=silence_s,
             since_s=asked_s,
+            timeout_s=timeout_s,
+            beat_s=_BEAT_S,
             clock=boot_time_s,
         ).start()
         try:
@@ -282,29 +275,18 @@ class CycleLock:
         return epoch
 
     def _take(self, client: MetastoreClient) -> bool:
-        component = types.LockComponent(
-            type=types.LockType.EXCLUSIVE,
-            level=types.LockLevel.TABLE,
-            dbname=LOCK_DATABASE,
-            tablename=self._policy.target_database,
-            operationType=types.DataOperationType.NO_TXN,
-            isTransactional=False,
-        )
-        answer = client.lock([component], agent_info=self._agent)
-        if answer.state == types.LockState.ACQUIRED:
-            self._id = answer.lockid
-            return True
-        # Another process may have removed this request as the remains of a killed process.
-        with suppress(NoSuchLockError):
-            client.unlock(answer.lockid)
-        return False
+        lock_id = _lock(self._policy.target_database).take(client, agent_info=self._agent)
+        if lock_id is None:
+            return False
+        self._id = lock_id
+        return True
 
     def _bury(self, client: MetastoreClient) -> None:
         """Return when the lock may be free, or when its holder is dead and the lock removed.
 
         :raises CycleRunningError: the holder lives.
         """
-        lock = _in_the_way(client, self._policy.target_database)
+        lock = _lock(self._policy.target_database).in_the_way(client)
         found_s = boot_time_s()
         if lock is None:
             # Another cycle requested the lock at the same moment, and both took their requests back. A random
@@ -320,7 +302,7 @@ class CycleLock:
         while looked_s - found_s < patience_s:
             time.sleep(_LOOK_S)
             looked_s = boot_time_s()
-            current = _in_the_way(client, database)
+            current = _lock(database).in_the_way(client)
             if current is None or (
                 current.lockid != lock.lockid and current.state == types.LockState.WAITING
             ):
@@ -343,13 +325,10 @@ class CycleLock:
         # its way.
         return min(self._silence_s, 3 * _BEAT_S) if _is_dead_here(lock) else self._silence_s
 
-    def _beat(self, client: MetastoreClient) -> None:
-        client.call("heartbeat", types.HeartbeatRequest(lockid=self._id))
-
 
 def holder_of(client: MetastoreClient, target_database: str) -> types.ShowLocksResponseElement | None:
     """Return the lock that a cycle of a target holds (wire ``ShowLocksResponseElement``), or ``None``."""
-    lock = _in_the_way(client, target_database)
+    lock = _lock(target_database).in_the_way(client)
     return lock if lock is not None and lock.state == types.LockState.ACQUIRED else None
 
 
@@ -359,18 +338,8 @@ def described(lock: types.ShowLocksResponseElement) -> str:
     return f"{agent['words'] if agent else lock.agentInfo} of {lock.user} on {lock.hostname}"
 
 
-def _in_the_way(client: MetastoreClient, target_database: str) -> types.ShowLocksResponseElement | None:
-    """Return the lock that keeps others out: the holder's lock, or else the first that waits.
-
-    A request waits only for an instant, until its process takes it back. If that process is killed meanwhile,
-    the request stays, and a waiting request keeps later ones out like a held lock.
-    """
-    locks = [lock for lock in client.show_locks(database=LOCK_DATABASE) if lock.tablename == target_database]
-    return min(
-        locks,
-        key=lambda candidate: (candidate.state != types.LockState.ACQUIRED, candidate.lockid),
-        default=None,
-    )
+def _lock(target_database: str) -> LastingLock:
+    return LastingLock(database=LOCK_DATABASE, name=target_database)
 
 
 @cache
