@@ -21,12 +21,7 @@ from airflow_hive_federation.clusters.statements.statement import (
     placeholder,
 )
 from airflow_hive_federation.clusters.statements.templates import Skeleton, is_parameter
-from airflow_hive_federation.clusters.statements.tokens import (
-    Cursor,
-    has_escape,
-    keyword_of,
-    tokens_of,
-)
+from airflow_hive_federation.clusters.statements.tokens import Cursor, has_escape, keyword_of, tokens_of
 
 _SHAPED = frozenset({"SELECT", "FROM", "WITH", "INSERT", "("})
 _TABLELESS = frozenset(
