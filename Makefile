@@ -53,7 +53,7 @@ $(READY): requirements.lock pyproject.toml
 	@# uv comes by the lock too, and installs the rest in seconds where pip takes minutes.
 	@sed -n '/^uv==/,/^[^ ]/{/^uv==/p;/^ /p}' requirements.lock > $(VENV)/uv.txt
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(VENV)/uv.txt
-	@echo "Installing the packages of requirements.lock (seconds, and the time of the downloads the first time)"
+	@echo "Installing the packages of requirements.lock (the first time, they are downloaded)"
 	@# Its own certificates first; behind a proxy with another authority, the system's.
 	@$(BIN)/uv pip sync --quiet --python $(PY) --require-hashes requirements.lock 2>$(VENV)/uv.log || \
 	  $(BIN)/uv pip sync --quiet --system-certs --python $(PY) --require-hashes requirements.lock
