@@ -24,21 +24,27 @@ from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import cycle_lock
+from airflow_hive_federation.transactions import lasting_locks
 from tests.support.incrementing import run_copy
 from tests.support.kills import pool
 
 _CHANGES = ("makedirs", "mv", "rm", "rm_file")
 #: Times of a lock here, the loss and the silence in about the proportion of the real ones: a busy machine may
 #: keep a heartbeat waiting for seconds.
-FAST = {"_BEAT_S": 0.3, "_LOST_AFTER_S": 7.5, "_SILENCE_S": 9.0, "_LOOK_S": 0.25}
+FAST = (
+    (cycle_lock, "_BEAT_S", 0.3),
+    (lasting_locks, "LOST_AFTER_S", 7.5),
+    (cycle_lock, "SILENCE_S", 9.0),
+    (cycle_lock, "_LOOK_S", 0.25),
+)
 
 
 def worker(argv: list[str]) -> None:
     """The process: ``SOURCE TARGET POLICY``. It reads the step to stop at, and prints the outcome."""
     source_uri, target_uri, policy_json = argv
     policy = ReplicationPolicy(**json.loads(policy_json))
-    for name, value in FAST.items():
-        setattr(cycle_lock, name, value)
+    for module, name, value in FAST:
+        setattr(module, name, value)
     for line in sys.stdin:
         steps: list[str] = []
         with pool(source_uri) as source, pool(target_uri) as target:

@@ -11,7 +11,7 @@ import pytest
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.errors import CycleRunningError, OutcomeUnknownError
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
-from airflow_hive_federation.replication.replica import cycle_lock, markers
+from airflow_hive_federation.replication.replica import markers
 from tests.support.increment_kills import Case
 from tests.support.incrementing import run_copy
 from tests.support.kills import pool
@@ -33,8 +33,8 @@ def case(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Case]:
-    for name, value in FAST.items():
-        monkeypatch.setattr(cycle_lock, name, value)
+    for module, name, value in FAST:
+        monkeypatch.setattr(module, name, value)
     made = Case(source, target, tmp_path_factory.mktemp("suspended"), DATABASE)
     yield made
     made.close()
