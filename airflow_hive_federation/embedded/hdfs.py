@@ -168,6 +168,15 @@ class EmbeddedHdfs:
         """
         return self._run("dfsadmin", arguments)
 
+    def crypto(self, *arguments: str) -> str:
+        """Run a command of ``hdfs crypto`` as the superuser, and return its output.
+
+        It makes encryption zones, if a setting names a key server (``hadoop.security.key.provider.path``).
+
+        :raises EmbeddedError: if the command failed.
+        """
+        return self._run("crypto", arguments)
+
     def stop(self) -> None:
         """Stop the HDFS, and delete its temporary directory; a second call does nothing."""
         end_server(self._process)

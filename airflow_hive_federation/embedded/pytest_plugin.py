@@ -40,9 +40,15 @@ def hive_metastore(hive_metastore_factory: Callable[..., EmbeddedMetastore]) -> 
 
 
 @pytest.fixture(scope="session")
-def hive_hdfs() -> Iterator[EmbeddedHdfs]:
+def hive_hdfs_settings() -> dict[str, str]:
+    """Return settings of Hadoop for ``hive_hdfs``; redefine this fixture in your tests to change them."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def hive_hdfs(hive_hdfs_settings: dict[str, str]) -> Iterator[EmbeddedHdfs]:
     """Return a running HDFS that the session's tests share."""
     from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 
-    with EmbeddedHdfs.start() as hdfs:
+    with EmbeddedHdfs.start(settings=hive_hdfs_settings) as hdfs:
         yield hdfs

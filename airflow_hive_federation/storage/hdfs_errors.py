@@ -32,6 +32,15 @@ _QUOTA = re.compile(
 )
 _OPTIONS = {"NameSpace": "-setQuota", "DiskSpace": "-setSpaceQuota"}
 _NO_ROOM = "could only be written to 0 of"
+#: The driver's text for its own errors, in Rust's notation.
+_OWN = re.compile(r'OperationFailed\("(?P<text>.*)"\)', re.DOTALL)
+#: The driver's texts for the key server of an encryption zone: none is known, none answers, it refuses.
+_NO_KEY_SERVER = "no KMS provider is configured"
+_KEY_SERVER_AWAY = "KMS HTTP error"
+_KEY_SERVER_REFUSES = re.compile(r"KMS request failed \((?P<status>\d+)[^)]*\):? ?(?P<text>.*)", re.DOTALL)
+_UNAUTHORIZED, _FORBIDDEN, _SERVERS_OWN = 401, 403, 500
+#: The part of a key server's address that may have a delegation token.
+_QUERY = re.compile(r"\?[^\s)]*")
 
 
 @contextmanager
@@ -39,10 +48,10 @@ def native_errors(uri: str, login: Mapping[str, str] = MappingProxyType({})) -> 
     """Translate the driver's errors in the block, except Python's errors for missing or existing files.
 
     :param login: principal, keytab and cache of the Kerberos login, for its errors.
-    :raises StoragePermissionError: if the NameNode denies the permission, or Kerberos fails.
+    :raises StoragePermissionError: if the NameNode or a key server denies the permission, or Kerberos fails.
     :raises StorageFullError: if a quota is used up.
-    :raises StorageUnavailableError: if no NameNode answers, none is active, the NameNode is in safe mode, or
-        no DataNode accepts a block.
+    :raises StorageUnavailableError: if no NameNode answers, none is active, the NameNode is in safe mode, no
+        DataNode accepts a block, or the key server of an encryption zone does not answer.
     :raises StorageError: for any other error.
     """
     try:
@@ -84,7 +93,10 @@ def _kerberos_error(match: re.Match[str], uri: str, login: Mapping[str, str]) ->
 def _translated(text: str, uri: str) -> StorageError:
     match = _JAVA.match(text)
     java = match["java"].rpartition(".")[2].rpartition("$")[2] if match else ""
-    reason = _first_line(match["text"] if match else text)
+    own = _OWN.fullmatch(text)
+    reason = _first_line(match["text"] if match else own["text"] if own else text)
+    if own and (error := _of_key_server(reason, uri)) is not None:
+        return error
     if java == "AccessControlException":
         return StoragePermissionError(
             f"No right to use {uri}: {reason}.",
@@ -103,7 +115,41 @@ def _translated(text: str, uri: str) -> StorageError:
             path=uri,
             java=java,
         )
-    return StorageError(f"{uri}: {reason}.", remedy="Read the NameNode's log.", path=uri, java=java)
+    remedy = next((known for part, known in _REMEDIES_BY_TEXT.items() if part in reason), _READ_LOG)
+    return StorageError(f"{uri}: {reason}.", remedy=remedy, path=uri, java=java)
+
+
+def _of_key_server(reason: str, uri: str) -> StorageError | None:
+    """Return the error of a file in an encryption zone whose key cannot be had; ``None`` for other errors."""
+    if _NO_KEY_SERVER in reason:
+        return StorageError(
+            f"{uri} lies in an encryption zone, and no key server (KMS) is configured here.",
+            remedy="Set hadoop.security.key.provider.path in the core-site.xml of HADOOP_CONF_DIR, or as a "
+            "storage option of this HDFS, then run again.",
+            path=uri,
+        )
+    if _KEY_SERVER_AWAY in reason:
+        return StorageUnavailableError(
+            f"The key server (KMS) of {uri}, in an encryption zone, does not answer: "
+            f"{_QUERY.sub('', reason)}.",
+            remedy="Check that it runs, and that it can be reached from here under the address of "
+            "hadoop.security.key.provider.path, then run again.",
+            path=uri,
+        )
+    if (refusal := _KEY_SERVER_REFUSES.match(reason)) is None:
+        return None
+    status, text = int(refusal["status"]), f"{refusal['status']}: {_QUERY.sub('', refusal['text'])}"
+    message = f"The key server (KMS) of {uri}, in an encryption zone, refuses the key: {text}."
+    if status in {_UNAUTHORIZED, _FORBIDDEN}:
+        return StoragePermissionError(
+            message,
+            remedy="Grant the user that runs this (HADOOP_USER_NAME, or the Kerberos principal) the key's "
+            "operations in the key server's kms-acls.xml (DECRYPT_EEK, and GENERATE_EEK for the NameNode).",
+            path=uri,
+            user=os.environ.get(USER_VARIABLE, ""),
+        )
+    kind = StorageUnavailableError if status >= _SERVERS_OWN else StorageError
+    return kind(message, remedy="Read the key server's log, then run again.", path=uri)
 
 
 def _full(reason: str, uri: str) -> StorageFullError:
@@ -118,6 +164,11 @@ def _full(reason: str, uri: str) -> StorageFullError:
     )
 
 
+_READ_LOG = "Read the NameNode's log."
+_REMEDIES_BY_TEXT = {
+    "an encryption zone": "HDFS renames nothing into or out of an encryption zone: keep the directory of a "
+    "table and the places to which it is moved in one zone.",
+}
 _NUMBERS = {
     FileNotFoundError: errno.ENOENT,
     FileExistsError: errno.EEXIST,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from fsspec import AbstractFileSystem
@@ -69,12 +70,12 @@ class Side:
 
 
 @contextmanager
-def side(hdfs: EmbeddedHdfs, name: str) -> Iterator[Side]:
+def side(hdfs: EmbeddedHdfs, name: str, *, jars: Sequence[Path] = ()) -> Iterator[Side]:
     base = f"{hdfs.uri}/{name}"
     settings = settings_on_hdfs(base)
     with (
-        EmbeddedMetastore.start(f"hdfs-{name}", settings=settings) as metastore,
-        HiveBesideCleaner(metastore, settings=settings) as sql,
+        EmbeddedMetastore.start(f"hdfs-{name}", settings=settings, jars=jars) as metastore,
+        HiveBesideCleaner(metastore, settings=settings, jars=jars) as sql,
     ):
         yield Side(metastore, base, sql)
 

@@ -1,6 +1,6 @@
 // Runs a NameNode and two DataNodes in this JVM, and administrator's commands on them: it reads one JSON object
 // per line from standard input, and writes one JSON object per line to the JVM's original standard output.
-// Request {"tool": "dfs" or "dfsadmin", "arguments": […]}; answer {"code": …, "text": …}.
+// Request {"tool": "dfs", "dfsadmin" or "crypto", "arguments": […]}; answer {"code": …, "text": …}.
 // With yarn-site.xml on its class path, it runs a ResourceManager and a NodeManager, too.
 // Arguments: NameNode's port (0: any free one), lock file, announcement file, directory, parent's process id.
 import groovy.json.JsonOutput
@@ -14,6 +14,7 @@ import java.nio.file.StandardCopyOption
 import java.nio.file.StandardOpenOption
 import org.apache.hadoop.fs.FsShell
 import org.apache.hadoop.hdfs.HdfsConfiguration
+import org.apache.hadoop.hdfs.tools.CryptoAdmin
 import org.apache.hadoop.hdfs.tools.DFSAdmin
 import org.apache.hadoop.util.ToolRunner
 import org.apache.hadoop.yarn.conf.YarnConfiguration
@@ -87,7 +88,7 @@ def execute = { request ->
     int code
     try {
         def settings = cluster.getConfiguration(0)
-        def tool = request.tool == 'dfs' ? new FsShell(settings) : new DFSAdmin(settings)
+        def tool = [dfs: FsShell, dfsadmin: DFSAdmin, crypto: CryptoAdmin][request.tool].newInstance(settings)
         code = ToolRunner.run(settings, tool, request.arguments as String[])
     } finally {
         System.out = out

@@ -17,11 +17,13 @@ import pytest
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
+from airflow_hive_federation.embedded.configuration import site_xml
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.errors import (
     EmbeddedError,
     FileVanishedError,
+    StorageError,
     StorageFullError,
     StoragePermissionError,
     StorageUnavailableError,
@@ -45,6 +47,7 @@ from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.cycling import rows
+from tests.support.key_server import BARRED, KeyServer, cipher_jars, key_server
 from tests.support.on_hdfs import Lake, OnHdfs, Side, acl, modes, path_of, side, user
 from tests.support.processes import is_alive
 from tests.support.small_source import make_table
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+KEY, PROVIDER = "lake", "hadoop.security.key.provider.path"
 SOON = PollPolicy(first_s=0.05, longest_s=0.5, timeout_s=30)
 START_ANOTHER = """
 import sys, time
@@ -82,6 +86,18 @@ def test_it_ends_with_its_killed_parent_and_its_files_are_kept(tmp_path: Path) -
     assert not is_alive(again.pid)
     with pytest.raises(EmbeddedError, match="has been stopped"):
         again.shell("-ls", "/")
+
+
+@pytest.fixture(scope="session")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyServer]:
+    with key_server(tmp_path_factory.mktemp("keys")) as server:
+        server.make_key(KEY)
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hive_hdfs_settings(keys: KeyServer) -> dict[str, str]:
+    return {PROVIDER: keys.uri}
 
 
 @pytest.fixture
@@ -151,6 +167,33 @@ def test_what_a_name_node_refuses_has_a_type(hive_hdfs: EmbeddedHdfs, root: str)
     with user("alice"), pytest.raises(StoragePermissionError, match="user=alice, access=") as denied:
         write("e")
     assert "at org.apache" not in str(denied.value)
+
+
+def test_files_of_an_encryption_zone_need_their_key(
+    hive_hdfs: EmbeddedHdfs, root: str, keys: KeyServer
+) -> None:
+    hive_hdfs.crypto("-createZone", "-keyName", KEY, "-path", path_of(root))
+    with pytest.raises(StorageError, match="no key server") as caught:
+        write_atomically(f"{root}/f", [b"rows"])
+    assert PROVIDER in caught.value.remedy
+    with_keys = {PROVIDER: keys.uri}
+    write_atomically(f"{root}/f", [b"rows"], options=with_keys)
+    filesystem, path = open_filesystem(f"{root}/f", with_keys)
+    with filesystem.open(path, "ab") as file:
+        file.write(b" more")
+    assert hive_hdfs.shell("-cat", f"{root}/f") == "rows more"
+    with user(BARRED), pytest.raises(StoragePermissionError, match="refuses the key") as refused:
+        write_atomically(f"{root}/g", [b"rows"], options=with_keys)
+    assert "kms-acls.xml" in refused.value.remedy
+    with pytest.raises(StorageUnavailableError, match="does not answer"):
+        write_atomically(
+            f"{root}/g", [b"rows"], options={PROVIDER: f"kms://http@127.0.0.1:{free_port()}/kms"}
+        )
+    with pytest.raises(StorageError, match="can't be moved from") as moved:
+        filesystem.mv(path, f"/{path.rpartition('/')[2]}-moved")
+    assert "in one zone" in moved.value.remedy
+    # A refused file leaves nothing.
+    assert {name for name in list_directory(root) if name != ".Trash"} == {"f"}
 
 
 @pytest.mark.parametrize("place", ["closed", "speaks HTTP"])
@@ -290,8 +333,22 @@ def test_private_files_and_directories(hive_hdfs: EmbeddedHdfs, root: str) -> No
 
 
 @pytest.fixture(scope="module")
-def sides(hive_hdfs: EmbeddedHdfs) -> Iterator[tuple[Side, Side]]:
-    with side(hive_hdfs, "one") as first, side(hive_hdfs, "other") as other:
+def sides(
+    hive_hdfs: EmbeddedHdfs, keys: KeyServer, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Side, Side]]:
+    """Two metastores whose tables lie in an encryption zone each."""
+    for zone in ("/one", "/other"):
+        hive_hdfs.shell("-mkdir", zone)
+        hive_hdfs.crypto("-createZone", "-keyName", KEY, "-path", zone)
+    conf = tmp_path_factory.mktemp("conf")
+    (conf / "core-site.xml").write_text(site_xml({PROVIDER: keys.uri}), encoding="utf-8")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        side(hive_hdfs, "one", jars=cipher_jars()) as first,
+        side(hive_hdfs, "other", jars=cipher_jars()) as other,
+    ):
+        patch.setenv("HADOOP_CONF_DIR", str(conf))
+        patch.setitem(spark.sparkContext.environment, "HADOOP_CONF_DIR", str(conf))
         yield first, other
 
 

@@ -70,6 +70,54 @@ def test_errors_of_a_name_node_have_types_and_no_traces(
     assert NAME_NODE not in str(caught.value)
 
 
+KEYS = "http://kms:9600/kms/v1/keyversion/lake%400/_eek?eek_op=decrypt&delegation=c2VjcmV0"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "remedy"),
+    [
+        (
+            "File is in an HDFS encryption zone but no KMS provider is configured (set `x` in core-site.xml)",
+            StorageError,
+            "hadoop.security.key.provider.path",
+        ),
+        (
+            f"KMS HTTP error: error sending request for url ({KEYS})",
+            StorageUnavailableError,
+            "Check that it runs",
+        ),
+        (
+            "KMS request failed (403 Forbidden): User:bob not allowed to do 'DECRYPT_EEK' on 'lake'",
+            StoragePermissionError,
+            "kms-acls.xml",
+        ),
+        (f"KMS request failed (401 Unauthorized): {KEYS}", StoragePermissionError, "kms-acls.xml"),
+        ("KMS request failed (503 Service Unavailable): busy", StorageUnavailableError, "key server's log"),
+        ("KMS request failed (404 Not Found): no key 'lake'", StorageError, "key server's log"),
+        ("something else", StorageError, "NameNode's log"),
+    ],
+)
+def test_errors_of_a_key_server_have_types_and_no_tokens(
+    text: str, kind: type[StorageError], remedy: str
+) -> None:
+    with pytest.raises(StorageError) as caught, native_errors("hdfs://n/f"):
+        raise RuntimeError(f'OperationFailed("{text}")')
+    assert type(caught.value) is kind
+    assert caught.value.facts["path"] == "hdfs://n/f"
+    assert remedy in caught.value.remedy
+    assert "delegation" not in str(caught.value)
+    assert "OperationFailed" not in str(caught.value)
+
+
+def test_a_move_over_the_border_of_an_encryption_zone_has_a_remedy() -> None:
+    with (
+        pytest.raises(StorageError, match="keep the directory of a table") as caught,
+        native_errors("hdfs://n/f"),
+    ):
+        raise RuntimeError(text_of("java.io.IOException", "/z/f can't be moved from an encryption zone."))
+    assert type(caught.value) is StorageError
+
+
 @pytest.mark.parametrize(
     ("kind", "message", "quota", "option"),
     [
