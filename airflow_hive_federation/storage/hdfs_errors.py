@@ -177,7 +177,8 @@ _NUMBERS = {
 }
 _REMEDIES = {
     "SafeModeException": "Wait until the NameNode has left safe mode (hdfs dfsadmin -safemode get)",
-    "StandbyException": "Name the active NameNode, or the name service with HADOOP_CONF_DIR",
+    "StandbyException": "Check which NameNode is active (hdfs haadmin -getAllServiceState); name that "
+    "one, or the name service with HADOOP_CONF_DIR",
 }
 
 
