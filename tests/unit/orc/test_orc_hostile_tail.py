@@ -7,7 +7,6 @@ import random
 import resource
 import subprocess
 import sys
-import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -185,53 +184,54 @@ def test_a_footer_that_no_file_has_is_not_read(length: int, tmp_path: Path) -> N
         read_tail(file, "bucket_0")
 
 
-def test_takes_little_memory() -> None:
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with all of them."""
+    folder = tmp_path_factory.mktemp("hostile")
+    for number, case in enumerate(HOSTILE):
+        (folder / f"bucket_{number}").write_bytes(hostile(case))
+    return folder
+
+
+def in_a_process(function: str, files: Path) -> None:
+    call = f"from tests.unit.orc import test_orc_hostile_tail as module; module.{function}({str(files)!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", call],
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr[-2000:]) == (0, ""), done.stdout
+
+
+def test_takes_little_memory(files: Path) -> None:
     # In a process of its own, whose memory is bounded: pyarrow takes a gigabyte of addresses itself.
-    call = "from tests.unit.orc.test_orc_hostile_tail import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", call],
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr[-2000:]) == (0, "")
+    in_a_process("read_all", files)
 
 
-def test_is_refused_before_pyarrow_reads_it() -> None:
-    call = "from tests.unit.orc.test_orc_hostile_tail import open_all; open_all()"
-    done = subprocess.run(
-        [sys.executable, "-c", call],
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr[-2000:]) == (0, "")
+def test_is_refused_before_pyarrow_reads_it(files: Path) -> None:
+    in_a_process("open_all", files)
 
 
-def open_all() -> None:
+def open_all(folder: str) -> None:
     """Run in the child process of the test."""
-    with tempfile.TemporaryDirectory() as folder:
-        for number, name in enumerate(HOSTILE):
-            path = Path(folder, f"bucket_{number}")
-            path.write_bytes(hostile(name))
-            print(name, flush=True)
-            with pytest.raises(AcidFormatError, match=str(path)):
-                row_columns([f"file:{path}"], None)
+    for number, case in enumerate(HOSTILE):
+        path = Path(folder, f"bucket_{number}")
+        print(case, flush=True)
+        with pytest.raises(AcidFormatError, match=str(path)):
+            row_columns([f"file:{path}"], None)
 
 
-def main() -> None:
+def read_all(folder: str) -> None:
     """Run in the child process of the test."""
-    files = {name: hostile(name) for name in HOSTILE}
+    contents = [Path(folder, f"bucket_{number}").read_bytes() for number in range(len(HOSTILE))]
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (700 << 20), used + (700 << 20)))
-    for name, content in files.items():
-        try:
-            read_tail(io.BytesIO(content), name)
-        except AcidFormatError:
-            continue
-        raise AssertionError(name)
+    for case, content in zip(HOSTILE, contents, strict=True):
+        print(case, flush=True)
+        with pytest.raises(AcidFormatError):
+            read_tail(io.BytesIO(content), case)
 
 
 @pytest.mark.parametrize("codec", ["zlib", "zstd", "snappy", "lz4", "uncompressed"])
