@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.gateway.dispatch import Metastore
@@ -20,7 +20,9 @@ from airflow_hive_federation.metastore.settings import (
     TlsSettings,
 )
 from airflow_hive_federation.tunnel.route import KNOWN_HOSTS, TunnelSettings, parse_route
-from airflow_hive_federation.tunnel.tunnel import Tunnel
+
+if TYPE_CHECKING:
+    from airflow_hive_federation.tunnel.tunnel import Tunnel
 
 #: Turns the id of an Airflow connection, or comma-separated URIs, into settings of the metastore client.
 Resolve = Callable[[str], MetastoreSettings]
@@ -201,6 +203,8 @@ class UpstreamSection:
     def _tunnel(self) -> Tunnel | None:
         if self.ssh_route is None:
             return None
+        from airflow_hive_federation.tunnel.tunnel import Tunnel
+
         hops = parse_route(self.ssh_route, self.ssh_private_keys)
         return Tunnel(TunnelSettings(hops=hops, known_hosts=self.ssh_known_hosts))
 

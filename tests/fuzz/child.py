@@ -24,6 +24,8 @@ from tests.support.process_memory import peak_memory_bytes
 #: Of addresses (allocators take more than they use), and of memory in use.
 ADDRESS_BYTES, MEMORY_BYTES = 8 << 30, 1 << 30
 NOTE_BYTES = 1 << 22
+#: Bytes of an input that is kept for further ones, at most.
+KEPT_BYTES = 1 << 16
 _HEAD = struct.Struct("!QI")
 
 
@@ -54,9 +56,12 @@ class Lines:
         self._fresh = 0
 
     def reached(self, target: Target, data: bytes) -> tuple[int, Exception | None]:
-        """Try an input; return how many lines are new, and the error if there was one."""
+        """Try an input; return how many lines are new, and the error if there was one.
+
+        Tracing takes most of the time of a long input, and one that is not kept needs none.
+        """
         self._fresh = 0
-        if self._files:
+        if self._files and len(data) < KEPT_BYTES:
             sys.settrace(self._call)
         try:
             target.run(data)
@@ -108,7 +113,7 @@ def main(argv: list[str]) -> int:
         if not _is_in_order(fuzzed, error, asked.memory_bytes):
             print(json.dumps({"inputs": number, "kept": len(corpus), "digest": _digest(data)}), flush=True)
             return 1
-        if fresh and len(data) < 1 << 16:
+        if fresh:
             corpus.append(data)
         if asked.input:
             break

@@ -149,6 +149,16 @@ def test_operators_load_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_processes_load_what_they_use() -> None:
+    """A compaction worker with threads needs no Spark, and a gateway without SSH routes no paramiko."""
+    code = (
+        "import sys, airflow_hive_federation.compaction.worker, airflow_hive_federation.gateway.serving\n"
+        "print(sorted({'pyspark', 'paramiko'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 def test_no_module_has_more_than_500_lines() -> None:
     """Generated modules may: a longer one of ours has a seam at which to divide it."""
     modules = [path for path in tracked_files() if path.suffix == ".py" and PACKAGE in path.parts]

@@ -21,7 +21,6 @@ from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.remotes.links import link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.tunnel.route import Hop, parse_route
-from airflow_hive_federation.tunnel.tunnel import Tunnel
 
 #: Seconds for which the result of a lookup, a remote or none, is remembered per name.
 REMEMBERED_S = 5.0
@@ -132,9 +131,13 @@ class Links:
 
 
 def _addresses(settings: MetastoreSettings) -> Iterator[Address]:
-    if settings.dialer is not None and not isinstance(settings.dialer, Tunnel):
-        return iter(())
-    hops = _hops(settings.dialer.settings.hops if settings.dialer is not None else ())
+    hops: tuple[tuple[str, int | None], ...] = ()
+    if settings.dialer is not None:
+        from airflow_hive_federation.tunnel.tunnel import Tunnel
+
+        if not isinstance(settings.dialer, Tunnel):
+            return iter(())
+        hops = _hops(settings.dialer.settings.hops)
     return ((hops, endpoint.host.lower(), endpoint.port) for endpoint in settings.endpoints())
 
 

@@ -267,8 +267,11 @@ class Recorder:
         self.peer = Peer(behave or self.listen)
 
     def listen(self, connection: socket.socket) -> None:
-        while data := connection.recv(1 << 16):
-            self.sent += data
+        with suppress(TimeoutError):
+            while data := connection.recv(1 << 16):
+                self.sent += data
+                # Who has sent all that is sent unasked waits for an answer: the connection's end is one.
+                connection.settimeout(0.5)
 
     def answer(self, connection: socket.socket) -> None:
         recorder = self

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,20 +29,6 @@ def test_the_command_line_is_understood() -> None:
     assert build_parser().parse_args(["compact", "worker", "--until-empty"]).until_empty
     with pytest.raises(SystemExit):
         build_parser().parse_args(["compact", "sales.orders", "--kind", "sideways"])
-
-
-@pytest.mark.parametrize(
-    ("module", "heavy"),
-    [
-        ("operators.compaction", ("pyarrow", "pyspark", "numpy", "thriftpy2")),
-        # A worker with threads needs no Spark.
-        ("compaction.worker", ("pyspark",)),
-    ],
-)
-def test_nothing_heavy_is_imported(module: str, heavy: tuple[str, ...]) -> None:
-    code = f"import sys, airflow_hive_federation.{module}; print([m for m in {heavy!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def report(state: str, *, unneeded: bool = False, partition: str = "") -> CompactionReport:

@@ -95,17 +95,6 @@ def uris_of(out: IO[str], count: int) -> set[str]:
     return {out.readline().split()[-1] for _ in range(count)}
 
 
-def test_processes_share_a_port_and_end_together(peer: Peers) -> None:
-    upstream = peer(Thrift(databases)).uri
-    with served("--upstream", upstream, "--port", "0", "--workers", "2") as process:
-        (uri,) = uris_of(process.stdout, 1)
-        for _ in range(8):
-            with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
-                assert client.call("get_all_databases") == NAMES
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(180) == 0
-
-
 def test_workers_end_when_their_parent_is_killed(peer: Peers) -> None:
     upstream = peer(Thrift(databases)).uri
     with served("--upstream", upstream, "--port", "0", "--workers", "2") as process:
@@ -115,7 +104,7 @@ def test_workers_end_when_their_parent_is_killed(peer: Peers) -> None:
         process.stderr.read()
 
 
-def test_processes_share_free_ports_of_all_fronts(peer: Peers) -> None:
+def test_processes_share_free_ports_of_all_fronts_and_end_together(peer: Peers) -> None:
     upstream = peer(Thrift(databases)).uri
     ports = ["--port", "0", "--grpc-port", "0", "--metrics-port", "0"]
     with served("--upstream", upstream, *ports, "--workers", "2") as process:

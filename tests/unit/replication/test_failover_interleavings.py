@@ -58,8 +58,9 @@ def test_one_operation_inside_another(
     make_world: Callable[[str], World], beginning: str, suspended: bool
 ) -> None:
     """Each is interrupted at each of its steps by each of the others, which runs to its end."""
+    steps = {name: count_steps(make_world, beginning, name) for name in OPERATIONS}
     for first, second in itertools.permutations(OPERATIONS, 2):
-        for place in range(count_steps(make_world, beginning, first) + 1):
+        for place in range(steps[first] + 1):
             world = make_world(beginning)
             outer, inner = world.begin(first), world.begin(second)
             outer.suspended = suspended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -43,10 +44,11 @@ OTHER_SNAPSHOTS = (
 )
 
 
-@pytest.fixture
-def dump(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An increment's dump with one of each document: it has all that a bootstrap's has, and more."""
-    directory = DumpDirectory(f"file:{tmp_path}/dump")
+    path = tmp_path_factory.mktemp("written") / "dump"
+    directory = DumpDirectory(f"file:{path}")
     directory.write_database(types.Database(name="d"))
     jar = types.ResourceUri(resourceType=1, uri="hdfs://nn/udf.jar")
     directory.write_functions([types.Function(functionName="f", dbName="d", resourceUris=[jar])])
@@ -66,9 +68,9 @@ def dump(tmp_path: Path) -> Path:
     )
     partition = types.Partition(values=["1"], sd=types.StorageDescriptor(location="hdfs://nn/d/t/p=1"))
     directory.write_partitions("t", [PartitionLine.of("p=1", partition)])
-    path = "p=1/a"
+    inside = "p=1/a"
     file = VisibleFile(
-        directory="hdfs://nn/d/t", partition="", path=path, target_path=path, size_bytes=1, modified_ns=1
+        directory="hdfs://nn/d/t", partition="", path=inside, target_path=inside, size_bytes=1, modified_ns=1
     )
     directory.write_files("t", [file])
     directory.write_writes("t", [(1, 1)])
@@ -85,10 +87,18 @@ def dump(tmp_path: Path) -> Path:
         recorded_changes=TableChanges(writes=1),
     )
     directory.finish_dump(
-        manifest(external, kind=DumpKind.INCREMENT, from_id=1, event_id=2, previous=f"file:{tmp_path}/before")
+        manifest(
+            external, kind=DumpKind.INCREMENT, from_id=1, event_id=2, previous=f"file:{path.parent}/before"
+        )
     )
     check_dump(DumpDirectory(directory.uri), SourceRoots())
-    return tmp_path / "dump"
+    return path
+
+
+@pytest.fixture
+def dump(written: Path, tmp_path: Path) -> Path:
+    """A dump of the test's own, which it may change."""
+    return Path(shutil.copytree(written, tmp_path / "dump"))
 
 
 def names(document: str, *path: str | int) -> list[tuple[str, Edit]]:
