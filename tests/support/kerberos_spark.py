@@ -23,6 +23,7 @@ from airflow_hive_federation.tables.read.reader import read_table
 from airflow_hive_federation.tables.write.statements import delete
 from tests.support.cycling import Scheduled
 from tests.support.gss_java import java_options, java_with_module
+from tests.support.spark_classes import QUICK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +102,7 @@ def kerberos_spark(configuration: Path, cache: Path) -> Iterator[KerberosSpark]:
         patch.setenv("KRB5_CONFIG", str(configuration))
         patch.setenv("KRB5CCNAME", f"FILE:{cache}")
         # The archive of Spark's classes is of another Java.
-        patch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+        patch.setenv("SPARK_SUBMIT_OPTS", QUICK)
         process = multiprocessing.get_context("spawn").Process(target=_serve, args=(there,), daemon=True)
         process.start()
     there.close()

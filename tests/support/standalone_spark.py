@@ -12,9 +12,7 @@ from pathlib import Path
 from airflow_hive_federation.embedded.jvm import free_port
 from airflow_hive_federation.embedded.process import end_server
 from airflow_hive_federation.hooks.spark import spark_environment
-
-#: Options of JVMs that live for seconds: most of their time goes into the compiler's threads otherwise.
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+from tests.support.spark_classes import driver_options
 
 
 @contextmanager
@@ -38,7 +36,7 @@ def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
 
 @contextmanager
 def daemon(name: str, arguments: list[str], folder: Path, log: str = "") -> Iterator[None]:
-    settings = {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
+    settings = {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_JAVA_OPTS": driver_options()}
     environment = spark_environment(os.environ, settings, {}, local=True)
     command = [f"{environment['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments]
     with (folder / f"{log or name}.log").open("wb") as output:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -62,26 +62,19 @@ def over(
     metastore: EmbeddedMetastore,
     directory: Path,
     *,
-    secured: Callable[[], MetastoreSettings],
-    over_http: Callable[[], str],
+    over_http: Callable[[], AbstractContextManager[str]],
 ) -> Iterator[MetastoreSettings]:
     """Settings of a client that uses a transport.
 
-    :param secured: starts a metastore that speaks TLS itself.
-    :param over_http: starts one that speaks HTTP.
+    :param over_http: starts a metastore that speaks HTTP, and gives its URI.
     """
     with ExitStack() as stack:
         if transport == "tcp":
             yield MetastoreSettings(uris=(metastore.uri,), user=ACCOUNT)
-        elif transport == "tls":
-            yield secured()
         elif transport == "http":
-            yield MetastoreSettings(uris=(over_http(),), user=ACCOUNT)
+            yield MetastoreSettings(uris=(stack.enter_context(over_http()),), user=ACCOUNT)
         elif transport == "ssh":
             yield stack.enter_context(through_ssh(directory / "ssh", metastore.uri))
-        elif transport == "grpc":
-            front = stack.enter_context(grpc_gateway(metastore.uri))
-            yield MetastoreSettings(uris=(f"grpc://127.0.0.1:{front.port}",), user=ACCOUNT)
         elif transport == "grpc_ssh":
             front = stack.enter_context(grpc_gateway(metastore.uri))
             uri = f"grpc://127.0.0.1:{front.port}"

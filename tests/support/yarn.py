@@ -8,13 +8,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.hooks.departures import JobDeparture
 from airflow_hive_federation.hooks.probes import JobProbe
 from airflow_hive_federation.hooks.spark import SparkPipelineHook, spark_environment
-from tests.support.standalone_spark import QUICK_JVM
+from tests.support.spark_classes import driver_options
 
 #: The connection of the jobs.
 CONNECTION = "spark_yarn"
@@ -45,7 +46,10 @@ class Yarn:
         home = spark_environment(os.environ, {}, {}, local=True)["SPARK_HOME"]
         configuration = str(hadoop.configuration)
         self.env = {"HADOOP_CONF_DIR": configuration, "PYSPARK_PYTHON": sys.executable, **(env or {})}
-        options = f"{QUICK_JVM} {java}".strip()
+        options = f"{driver_options()} {java}".strip()
+        # A JVM shares the classes of a path that begins as that of spark-submit.
+        (first,) = Path(home, "jars").glob("slf4j-api-*.jar")
+        jars = os.pathsep.join([f"{home}/conf", str(first), f"{home}/jars/*"])
         self.conf = {
             # Containers find Spark on the disk, and not in the staging directory.
             "spark.yarn.jars": f"local:{home}/jars/*",
@@ -55,12 +59,16 @@ class Yarn:
             "spark.driver.memory": "512m",
             "spark.driver.memoryOverhead": "768m",
             "spark.ui.enabled": "false",
+            # By default, a shuffle of a few rows has 200 files and tasks.
+            "spark.sql.shuffle.partitions": "2",
             # Spark learns of the end of an executor, and of an application, at these intervals.
             "spark.yarn.scheduler.heartbeat.interval-ms": "500",
             "spark.yarn.report.interval": "300ms",
             "spark.driver.extraJavaOptions": options,
             "spark.executor.extraJavaOptions": options,
             "spark.yarn.am.extraJavaOptions": options,
+            "spark.driver.extraClassPath": jars,
+            "spark.executor.extraClassPath": jars,
         }
 
     def connection(self, deploy_mode: str, **extra: str) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,61 +33,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-def run(environment: dict[str, str], *command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *command],
-        env=environment,
-        # Not in the checkout: a Python command finds its modules in the working directory first.
-        cwd=environment["AIRFLOW_HOME"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def last_json(text: str) -> Any:
-    return json.loads(text.strip().splitlines()[-1])
-
-
-def test_airflow_finds_the_provider(home: dict[str, str]) -> None:
-    output = run(home, "-m", "airflow", "providers", "get", "airflow-hive-federation", "-o", "json")
-    (provider,) = last_json(output)
-    assert provider["Version"] == __version__
-
-
-def test_airflow_knows_the_connection_type_its_form_and_its_hook(home: dict[str, str]) -> None:
-    code = """
-import json
-from airflow.providers_manager import ProvidersManager
-from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
-hook = ProvidersManagerTaskRuntime().hooks["hive_federation"]
-manager = ProvidersManager()
-fields = {
-    info.field_name: {"sensitive": info.is_sensitive, **info.field}
-    for name, info in manager.connection_form_widgets.items() if name.startswith("extra__hive_federation__")
-}
-behaviour = manager.field_behaviours["hive_federation"]
-print(json.dumps([hook.hook_name, hook.hook_class_name, hook.connection_testable, fields, behaviour]))
-"""
-    name, hook_class, testable, fields, behaviour = last_json(run(home, "-c", code))
-    assert name == "Hive metastore (federation)"
-    assert hook_class == "airflow_hive_federation.hooks.metastore.HiveMetastoreHook"
-    assert testable
-    assert {field for field in fields if fields[field]["sensitive"]} == {
-        "tls_key_password",
-        "delegation_token",
-        "http_bearer_token",
-        "grpc_token",
-        "ssh_passphrase",
-        "secret_storage_options",
-    }
-    assert all(field["description"] and field["schema"]["title"] for field in fields.values())
-    assert behaviour["hidden_fields"] == ["schema"]
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("wheel")
@@ -99,6 +45,92 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (built,) = directory.glob("*.whl")
     return built
+
+
+#: A program that prints what Airflow finds of the provider, with load_examples on.
+FOUND = """
+import json
+from airflow.dag_processing.bundles.manager import DagBundlesManager
+from airflow.dag_processing.dagbag import DagBag
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
+hook = ProvidersManagerTaskRuntime().hooks["hive_federation"]
+manager = ProvidersManager()
+fields = {
+    info.field_name: {"sensitive": info.is_sensitive, **info.field}
+    for name, info in manager.connection_form_widgets.items() if name.startswith("extra__hive_federation__")
+}
+(ours,) = [one for one in DagBundlesManager().get_all_dag_bundles() if "hive" in one.name]
+ours.initialize()
+bag = DagBag(dag_folder=ours.path, bundle_path=ours.path, bundle_name=ours.name)
+print(json.dumps({
+    "version": manager.providers["airflow-hive-federation"].version,
+    "hook": [hook.hook_name, hook.hook_class_name, hook.connection_testable],
+    "fields": fields,
+    "behaviour": manager.field_behaviours["hive_federation"],
+    "bundle": [ours.name, str(ours.path)],
+    "dags": sorted(bag.dags),
+    "errors": bag.import_errors,
+}))
+"""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The wheel in a directory of its own, which shadows the checkout, and what Airflow finds of it."""
+
+    site: Path
+    found: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, home: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    site = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    done = subprocess.run(
+        [sys.executable, "-c", FOUND],
+        env={**home, "AIRFLOW__CORE__LOAD_EXAMPLES": "True", "PYTHONPATH": str(site)},
+        # Not in the checkout: a Python command finds its modules in the working directory first.
+        cwd=home["AIRFLOW_HOME"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return Installed(site, json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def test_airflow_finds_the_provider(installed: Installed) -> None:
+    assert installed.found["version"] == __version__
+
+
+def test_airflow_knows_the_connection_type_its_form_and_its_hook(installed: Installed) -> None:
+    assert installed.found["hook"] == [
+        "Hive metastore (federation)",
+        "airflow_hive_federation.hooks.metastore.HiveMetastoreHook",
+        True,
+    ]
+    fields = installed.found["fields"]
+    assert {field for field in fields if fields[field]["sensitive"]} == {
+        "tls_key_password",
+        "delegation_token",
+        "http_bearer_token",
+        "grpc_token",
+        "ssh_passphrase",
+        "secret_storage_options",
+    }
+    assert all(field["description"] and field["schema"]["title"] for field in fields.values())
+    assert installed.found["behaviour"]["hidden_fields"] == ["schema"]
+
+
+def test_an_installed_provider_has_its_example_dags_as_a_bundle(installed: Installed) -> None:
+    name, path = installed.found["bundle"]
+    assert "airflow-hive-federation" in name
+    assert path == str(installed.site / "airflow_hive_federation" / "example_dags")
+    assert "replicate_database" in installed.found["dags"]
+    assert installed.found["errors"] == {}
 
 
 def test_the_command_line_finds_connections_of_airflows_database(
@@ -143,27 +175,3 @@ def test_the_wheel(wheel: Path) -> None:
             assert str(kept.relative_to(ROOT)) in names
     assert parser["apache_airflow_provider"]["provider_info"].endswith("provider:get_provider_info")
     assert parser["console_scripts"]["hive-federation"].endswith("cli.main:main")
-
-
-def test_an_installed_provider_has_its_example_dags_as_a_bundle(
-    wheel: Path, home: dict[str, str], tmp_path: Path
-) -> None:
-    """With load_examples on, from the wheel, which shadows the checkout here."""
-    site = tmp_path / "site"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    code = """
-import json
-from airflow.dag_processing.bundles.manager import DagBundlesManager
-from airflow.dag_processing.dagbag import DagBag
-(ours,) = [one for one in DagBundlesManager().get_all_dag_bundles() if "hive" in one.name]
-ours.initialize()
-bag = DagBag(dag_folder=ours.path, bundle_path=ours.path, bundle_name=ours.name)
-print(json.dumps([ours.name, str(ours.path), sorted(bag.dags), bag.import_errors]))
-"""
-    environment = {**home, "AIRFLOW__CORE__LOAD_EXAMPLES": "True", "PYTHONPATH": str(site)}
-    name, path, dags, errors = last_json(run(environment, "-c", code))
-    assert "airflow-hive-federation" in name
-    assert path == str(site / "airflow_hive_federation" / "example_dags")
-    assert "replicate_database" in dags
-    assert errors == {}

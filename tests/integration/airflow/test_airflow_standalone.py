@@ -32,8 +32,10 @@ from tests.support.airflow_homes import new_airflow
 from tests.support.airflow_runs import answer, begin, instances, state
 from tests.support.browsing import DOCUMENTED, NARROW, WIDE, chromium, sight
 from tests.support.cycling import rows, scheduled
+from tests.support.documents import ROOT
 from tests.support.incrementing import run_copy
 from tests.support.moving_files import content_of, paths_below
+from tests.support.ready_executor import EXECUTOR
 from tests.support.small_source import connected, make_table
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ DELETE FROM hangar.planes WHERE id = 2"""
     for dag_file in DAG_FILES:
         shutil.copy(dag_file, dags)
     airflow.environment["AIRFLOW__CORE__DAGS_FOLDER"] = str(dags)
+    airflow.environment.update({"AIRFLOW__CORE__EXECUTOR": EXECUTOR, "PYTHONPATH": str(ROOT)})
     # No file changes meanwhile, and each look at one is a process.
     airflow.environment["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = "3600"
     with airflow_server(airflow) as server:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -32,36 +32,56 @@ TASKS = ("drain", "dump", "load", "verify", "compact")
 
 
 class Airflow:
-    """An Airflow of its own with the DAG, and connections in its environment.
+    """An Airflow of its own, in whose process the DAG runs again and again.
 
     :param home: its directory.
     :param database: a new database of Airflow's.
-    :param ports: Thrift ports of the metastores on this machine, by the id of the connection.
     """
 
-    def __init__(self, home: Path, database: Path, **ports: int) -> None:
-        airflow = new_airflow(home, database)
-        self._home = home
-        self._environment = {**airflow.environment, "AIRFLOW__CORE__DAGS_FOLDER": str(DAG_FILE.parent)}
-        for conn_id, port in ports.items():
-            fields = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": port}
-            self._environment[f"AIRFLOW_CONN_{conn_id.upper()}"] = json.dumps(fields)
+    def __init__(self, home: Path, database: Path) -> None:
+        self._home, self._log_path = home, home / "runs.log"
+        environment = {
+            **new_airflow(home, database).environment,
+            "AIRFLOW__CORE__DAGS_FOLDER": str(DAG_FILE.parent),
+        }
+        with self._log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(DAG_FILE)],
+                env=environment,
+                cwd=home,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
 
-    def run(self, database: str) -> dict[str, Any]:
-        """Return the outcome of each task in one run of the DAG."""
+    def run(self, database: str, **ports: int) -> dict[str, Any]:
+        """Return the outcome of each task in one run of the DAG.
+
+        :param ports: Thrift ports of the metastores on this machine, by the id of the connection.
+        """
+        connections = {
+            f"AIRFLOW_CONN_{conn_id.upper()}": json.dumps(
+                {"conn_type": "hive_federation", "host": "127.0.0.1", "port": port}
+            )
+            for conn_id, port in ports.items()
+        }
         conf = {"database": database, "root": f"file:{self._home / 'dumps'}"}
-        done = subprocess.run(
-            [sys.executable, str(DAG_FILE), json.dumps(conf)],
-            env=self._environment,
-            cwd=self._home,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=400,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
-        tasks: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"conf": conf, "variables": connections}) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, self._log_path.read_text(encoding="utf-8", errors="replace")[-4000:]
+        tasks: dict[str, Any] = json.loads(answer)
         return tasks
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            self._process.kill()
 
 
 @dataclass(frozen=True)
@@ -76,12 +96,14 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
+def airflow(airflow_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    with Airflow(tmp_path_factory.mktemp("one_by_one"), airflow_database) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
 def runs(
-    source: EmbeddedMetastore,
-    target: EmbeddedMetastore,
-    hive_sql_source: HiveSql,
-    airflow_database: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    source: EmbeddedMetastore, target: EmbeddedMetastore, hive_sql_source: HiveSql, airflow: Airflow
 ) -> Iterator[Runs]:
     statements = f"""
 CREATE DATABASE {DATABASE};
@@ -91,20 +113,19 @@ INSERT INTO {DATABASE}.lamps VALUES (1, 'Kéréon', 'west'), (2, 'Ar-Men', 'west
 DELETE FROM {DATABASE}.lamps WHERE id = 2"""
     for statement in statements.split(";"):
         hive_sql_source.execute(statement)
-    home = tmp_path_factory.mktemp("one_by_one")
-    airflow = Airflow(home, airflow_database, source=source.port, target=target.port)
+    ports = {"source": source.port, "target": target.port}
     with connected(source) as client:
         open_txn = open_a_transaction(client, database=DATABASE, table="lamps")
     with connected(target) as client:
         client.create_database(types.Database(name=DATABASE, parameters={}))
         make_table(client, DATABASE, "theirs")
-    refused = airflow.run(DATABASE)
+    refused = airflow.run(DATABASE, **ports)
     with connected(target) as client:
         left_alone = client.list_tables(DATABASE)
         client.drop_database(DATABASE, delete_data=True, cascade=True)
     with connected(source) as client:
         open_afterwards = set(open_transactions(client.get_open_txns()))
-    yield Runs(refused, left_alone, open_txn, open_afterwards, remedied=airflow.run(DATABASE))
+    yield Runs(refused, left_alone, open_txn, open_afterwards, remedied=airflow.run(DATABASE, **ports))
     with connected(target) as client:
         client.drop_database(DATABASE, delete_data=True, cascade=True)
 
@@ -160,10 +181,8 @@ def rows(sql: HiveSql) -> list[Row]:
     return rows
 
 
-def test_a_metastore_that_does_not_answer_is_asked_again_as_the_retries_say(
-    airflow_database: Path, tmp_path: Path
-) -> None:
-    tasks = Airflow(tmp_path, airflow_database, source=1, target=1).run(DATABASE)
+def test_a_metastore_that_does_not_answer_is_asked_again_as_the_retries_say(airflow: Airflow) -> None:
+    tasks = airflow.run(DATABASE, source=1, target=1)
     assert {name: tasks[name]["state"] for name in TASKS} == {
         "drain": "failed",
         **dict.fromkeys(TASKS[1:], "upstream_failed"),

@@ -1,8 +1,12 @@
-"""A DAG of the operators, each written out; as a program, it runs once and prints the outcome as JSON."""
+"""A DAG of the operators, each written out.
+
+As a program, it runs once per line of its input, and answers with the outcome of the tasks: both are JSON.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from datetime import timedelta
 from typing import Any
@@ -52,8 +56,13 @@ with DAG(
     drain >> dump >> load >> verify >> compact
 
 
-def run_once(conf: dict[str, Any]) -> dict[str, Any]:
-    """Run the DAG as Airflow does, triggers inline, and print the outcome of its tasks."""
+def run_once(conf: dict[str, Any], variables: dict[str, str]) -> dict[str, Any]:
+    """Run the DAG as Airflow does, triggers inline, and return the outcome of its tasks.
+
+    :param variables: variables of the environment, with the connections for instance.
+    """
+    os.environ.update(variables)
+    errors.clear()
     run = dag.test(run_conf=conf)
     return {
         task.task_id: {
@@ -66,5 +75,13 @@ def run_once(conf: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def main() -> None:
+    """Answer on the standard output; what Airflow prints there goes to the log of errors."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        for line in sys.stdin:
+            print(json.dumps(run_once(**json.loads(line))), file=answers, flush=True)
+
+
 if __name__ == "__main__":
-    print(json.dumps(run_once(json.loads(sys.argv[1]))))
+    main()

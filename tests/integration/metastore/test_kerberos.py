@@ -73,6 +73,7 @@ from tests.support.kdc import REALM
 from tests.support.kerberos_site import BRIEF_S, SERVER, KerberosSite, require_gssapi
 from tests.support.kerberos_spark import KerberosCycles, KerberosSpark, kerberos_spark
 from tests.support.small_source import make_table, storage
+from tests.support.spark_classes import QUICK
 from tests.support.yarn import VARIABLE, Yarn, wait_for
 
 if TYPE_CHECKING:
@@ -406,7 +407,7 @@ def yarn_of_the_realm(site: KerberosSite, options: dict[str, Any], monkeypatch: 
     extra = {"storage_options": options}
     monkeypatch.setenv("AIRFLOW_CONN_REALM", json.dumps({"conn_type": "hive_federation", "extra": extra}))
     # The archive of Spark's classes is of another Java.
-    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", QUICK)
     realm = f"-Djava.security.krb5.conf={site.kdc.configuration}"
     java = {"JAVA_HOME": str(java_with_module().home)}
     yarn = Yarn(site.hdfs, java=realm, env=java, storage_options=options, metastores=["realm"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -34,31 +32,18 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.wire import from_bytes, from_json, to_bytes, to_json
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION, partition_name
 from tests.support.http_metastore import metastore_over_http
-from tests.support.tls_metastore import make_identity, secured_settings, settings_for
 from tests.support.transports import over
 from tests.support.wire_structs import DATABASE, column_statistics, insert_lock, partition, table
 
 
-@pytest.fixture(scope="module", params=["tcp", "tls", "http", "ssh", "grpc", "grpc_tls_token", "grpc_ssh"])
+@pytest.fixture(scope="module", params=["tcp", "http", "ssh", "grpc_tls_token", "grpc_ssh"])
 def settings(
     request: pytest.FixtureRequest, source: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MetastoreSettings]:
+    """Settings for each transport; Thrift over TLS and gRPC alone have files of tests of their own."""
     directory = tmp_path_factory.mktemp(request.param)
-    with ExitStack() as stack:
-
-        def secured() -> MetastoreSettings:
-            identity = make_identity(directory)
-            metastore = stack.enter_context(
-                EmbeddedMetastore.start("contract-tls", settings=secured_settings(identity))
-            )
-            return replace(settings_for(metastore, identity.certificate), user="tester")
-
-        def over_http() -> str:
-            return stack.enter_context(metastore_over_http(directory))
-
-        yield stack.enter_context(
-            over(request.param, source, directory, secured=secured, over_http=over_http)
-        )
+    with over(request.param, source, directory, over_http=lambda: metastore_over_http(directory)) as settings:
+        yield settings
 
 
 @pytest.fixture(scope="module")

@@ -31,8 +31,13 @@ def secured(
 
 
 def test_a_trusted_certificate_is_enough(secured: EmbeddedMetastore, identity: Identity) -> None:
+    # More than a record of TLS there and back.
+    texts = {str(number): "ü" * 3_000 for number in range(50)}
     with MetastoreClient(settings_for(secured, identity.certificate)) as client:
         assert client.list_databases() == ["default"]
+        client.create_database(types.Database(name="by_tls", parameters=texts))
+        assert client.get_database("by_tls").parameters == texts
+        client.drop_database("by_tls", delete_data=True)
 
 
 def test_a_remote_behind_tls(

@@ -60,6 +60,14 @@ MAY = {
     "airflow_hive_federation.cli.main": re.compile("AIRFLOW_(CONN|VAR)_.*"),
     "spark": re.compile(OPTIONS_VARIABLE),
 }
+#: A program that runs commands one after the other, and keeps their exit codes.
+COMMANDS = """
+import json, sys
+from airflow_hive_federation.cli.main import main
+codes = {command: main(command.split()) for command in sys.argv[1:]}
+with open("codes.json", "w") as file:
+    json.dump(codes, file)
+"""
 #: Files of an embedded metastore that hold the password of its database, and its own settings.
 KEPT = ("derby.properties", "conf/metastore-site.xml", "sql-conf/hive-site.xml")
 
@@ -401,19 +409,19 @@ allowed_source_roots = ["file:{site.databases["source"].directory}"]
         "doctor nobody_headers",
         "remote list --metastore wrong_passphrase",
     )
-    codes = {}
     with (site.run / "commands.txt").open("w", encoding="utf-8") as out:
-        for command in commands:
-            codes[command] = subprocess.run(
-                [sys.executable, "-m", "airflow_hive_federation.cli.main", *command.split()],
-                # The published documents must hold no secret, either.
-                env={**environment, "AIRFLOW__HIVE_FEDERATION__STATE_URI": f"file:{site.run}/state"},
-                cwd=site.run,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                check=False,
-                timeout=300,
-            ).returncode
+        done = subprocess.run(
+            [sys.executable, "-c", COMMANDS, *commands],
+            # The published documents must hold no secret, either.
+            env={**environment, "AIRFLOW__HIVE_FEDERATION__STATE_URI": f"file:{site.run}/state"},
+            cwd=site.run,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            check=False,
+            timeout=600,
+        )
+    assert done.returncode == 0, (site.run / "commands.txt").read_text(encoding="utf-8")[-6000:]
+    codes: dict[str, int] = json.loads((site.run / "codes.json").read_text(encoding="utf-8"))
     return codes
 
 

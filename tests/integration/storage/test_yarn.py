@@ -26,7 +26,7 @@ from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
 from airflow_hive_federation.storage.publishing import write_atomically
 from tests.support.cycling import rows
 from tests.support.documents import ROOT
-from tests.support.standalone_spark import QUICK_JVM
+from tests.support.spark_classes import QUICK
 from tests.support.yarn import CONNECTION, VARIABLE, Yarn, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -158,7 +158,7 @@ def test_a_driver_that_exceeds_its_memory(yarn: Yarn, monkeypatch: pytest.Monkey
     conf = {
         "spark.driver.memory": "510m",
         "spark.driver.memoryOverhead": "1m",
-        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Xms510m -XX:+AlwaysPreTouch",
+        "spark.driver.extraJavaOptions": f"{QUICK} -Xms510m -XX:+AlwaysPreTouch",
     }
     with pytest.raises(SparkRefusedError, match=r"of 512 MB physical memory used") as refused:
         yarn.hook(**conf).submit("copy-files", copies.arguments(), report_uri=copies.report)
