@@ -275,6 +275,7 @@ class Remote:
         self._client = client
         self._files, self._pristine = place / "files", place / "pristine"
         self._places: dict[str, Path] = {}
+        self._event, self._defined = -1, ""
         client.create_database(types.Database(name=FAR))
         for kind in KINDS:
             self._make(kind)
@@ -309,7 +310,11 @@ class Remote:
         return {path: content for where in self._places.values() for path, content in contents(where).items()}
 
     def _definitions(self) -> str:
-        return definitions(self._client, FAR)
+        # The metastore has an event for each change of a definition.
+        event = self._client.get_current_notification_event_id()
+        if event != self._event:
+            self._event, self._defined = event, definitions(self._client, FAR)
+        return self._defined
 
     def _make(self, kind: str) -> None:
         form = {"sparks": "parquet", "acid": "orc", "acid_p": "orc"}.get(kind, kind.removesuffix("_p"))
