@@ -30,9 +30,10 @@ class JavaStreaming:
 
     :param uri: of the metastore.
     :param directory: for its flags and its log.
+    :param briefly: the JVM streams so little that it had better start quickly than run fast.
     """
 
-    def __init__(self, uri: str, directory: Path) -> None:
+    def __init__(self, uri: str, directory: Path, *, briefly: bool = False) -> None:
         java = find_java()
         (jar,) = fetch(java, [_JAR])
         self.log_path = directory / "hive-streaming.log"
@@ -44,8 +45,9 @@ class JavaStreaming:
             argument_file=directory / "hive-streaming.args",
             heap="2g",
         )
-        # The JVM's defaults again, for what runs for longer than a moment.
-        command[2:2] = ["-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC"]
+        if not briefly:
+            # The JVM's defaults again.
+            command[2:2] = ["-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC"]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

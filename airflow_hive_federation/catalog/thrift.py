@@ -57,7 +57,13 @@ def metastore_settings(opening: Opening) -> MetastoreSettings:
     if "metastore.catalog.default" in properties:
         settings = replace(settings, catalog=properties["metastore.catalog.default"])
     if TIMEOUT in properties:
-        settings = replace(settings, call_timeout_s=duration_s(properties, TIMEOUT))
+        deadline_s = duration_s(properties, TIMEOUT)
+        # A mute server keeps the first call of a connection (set_ugi) waiting, too.
+        settings = replace(
+            settings,
+            call_timeout_s=deadline_s,
+            connect_timeout_s=min(settings.connect_timeout_s, deadline_s),
+        )
     if properties.get("hive.metastore.use.SSL", "").lower() == "true" and settings.tls is None:
         settings = replace(settings, tls=TlsSettings())
     return _by_kerberos(settings, properties)

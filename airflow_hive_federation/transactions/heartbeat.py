@@ -170,7 +170,9 @@ class Heartbeat:
         if self.age_s < fresh_s:
             return self.loss
         while self.loss is None and not self.send():
-            self._stopped.wait(self._retry_s)
+            # A refusal is final, and nothing to wait for.
+            if self.loss is None:
+                self._stopped.wait(self._retry_s)
         return self.loss
 
     def send(self) -> bool:

@@ -19,7 +19,7 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.verify.report import VerificationReport
 from airflow_hive_federation.replication.verify.unverified import tables_to_compare
 from airflow_hive_federation.replication.verify.verify import verify_replica
-from tests.support.both_readers import read_both_ways
+from tests.support.both_readers import Reading, read_as_a_task
 from tests.support.incrementing import run_copy
 
 if TYPE_CHECKING:
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Scheduled:
-    """One policy between two metastores; ``jobs`` are the Spark jobs that the last cycle started."""
+    """One policy between two metastores; ``jobs`` are the jobs that the last cycle started."""
 
     source: MetastorePool
     target: MetastorePool
     policy: ReplicationPolicy
     spark: SparkSession
     jobs: list[str] = field(default_factory=list)
+    reading: Reading = read_as_a_task
 
     def change(self, **fields: Any) -> None:
         """Change the policy."""
@@ -87,12 +88,18 @@ class Scheduled:
 
     def _read(self, plan: str, results: str) -> None:
         self.jobs.append("verify")
-        read_both_ways(self.spark, plan, results)
+        self.reading(self.spark, plan, results)
 
 
 @contextmanager
 def scheduled(
-    source: EmbeddedMetastore, target: EmbeddedMetastore, spark: SparkSession, root: Path, database: str
+    source: EmbeddedMetastore,
+    target: EmbeddedMetastore,
+    spark: SparkSession,
+    root: Path,
+    database: str,
+    *,
+    reading: Reading = read_as_a_task,
 ) -> Iterator[Scheduled]:
     """A policy named after its source database."""
     from airflow_hive_federation.metastore import MetastoreSettings
@@ -108,7 +115,7 @@ def scheduled(
         MetastorePool(MetastoreSettings(uris=(source.uri,)), 4) as source_pool,
         MetastorePool(MetastoreSettings(uris=(target.uri,)), 4) as target_pool,
     ):
-        yield Scheduled(source_pool, target_pool, policy, spark)
+        yield Scheduled(source_pool, target_pool, policy, spark, reading=reading)
 
 
 def rows(sql: HiveSql, query: str) -> list[Any]:

@@ -56,6 +56,8 @@ def _settings(home: Path) -> dict[str, str]:
         "hive.compactor.worker.threads": "1",
         "hive.compactor.cleaner.run.interval": "500ms",
         "mapreduce.framework.name": "local",
+        # The worker asks so often whether a compaction's job has ended; by default, every five seconds.
+        "mapreduce.client.completion.pollinterval": "100",
         "fs.defaultFS": "file:///",
         "hadoop.tmp.dir": f"{home}/hadoop",
     }

@@ -26,7 +26,7 @@ from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.plan_files import read_plan, write_records
 from tests.support.forked_workers import Run, forking
 from tests.support.incrementing import run_copy
-from tests.support.kills import KILLED, exiting_at, lasting, pool
+from tests.support.kills import KILLED, exiting_before, lasting, pool
 from tests.support.observing import at_steps
 from tests.support.small_source import add_partition, commit_files, connected, make_small_source, make_table
 
@@ -37,7 +37,7 @@ def worker(argv: list[str]) -> None:
     """The process that is killed: ``SOURCE TARGET POLICY DUMP STEP``."""
     source_uri, target_uri, policy, dump, step = argv
     load(
-        source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), dump, at_steps(exiting_at(int(step)))
+        source_uri, target_uri, ReplicationPolicy(**json.loads(policy)), dump, at_steps(exiting_before(step))
     )
 
 
@@ -162,10 +162,10 @@ class Case:
         if not dumped.idle:
             load(self.source.uri, self.target.uri, self.policy, dumped.dump)
 
-    def kill(self, step: int, dump: str = "") -> None:
+    def kill(self, step: str, dump: str = "") -> None:
         """Begin the load of a dump, by default the case's, in a process that ends before a step."""
         policy = json.dumps(self.policy.to_json())
-        arguments = [self.source.uri, self.target.uri, policy, dump or self.dump, str(step)]
+        arguments = [self.source.uri, self.target.uri, policy, dump or self.dump, step]
         assert self._worker(arguments) == KILLED
 
     @cached_property

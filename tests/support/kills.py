@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def run_copy(plan: str, outcomes: str) -> None:
 
 
 def worker(argv: list[str]) -> None:
-    """The process that is killed: ``dump|load SOURCE TARGET POLICY START STEP``."""
+    """The process that is killed: ``dump|load SOURCE TARGET POLICY START STEP``, a number or a name."""
     half, source_uri, target_uri, policy_json, start_json, step = argv
     policy = ReplicationPolicy(**json.loads(policy_json))
     start = DrainStart.from_json(json.loads(start_json))
@@ -51,8 +51,28 @@ def worker(argv: list[str]) -> None:
                 dump,
                 run_copy=run_copy,
                 threads=1,
-                observer=at_steps(exiting_at(int(step))),
+                observer=at_steps(exiting_before(step)),
             )
+
+
+def exiting_before(step: str) -> Callable[[str], None]:
+    """Return a function that ends this process at the call with a step."""
+
+    def compare(name: str) -> None:
+        if name == step:
+            os._exit(KILLED)
+
+    return compare
+
+
+def twice(steps: Sequence[str]) -> list[Sequence[str]]:
+    """Return the steps to kill a piece of work at, and again at a later one when it is repeated.
+
+    Each step is in one of the pairs, or alone if their number is odd.
+    """
+    assert len(set(steps)) == len(steps)
+    half = (len(steps) + 1) // 2
+    return [steps[first::half] for first in range(half)]
 
 
 def exiting_at(step: int) -> Callable[[object], None]:
@@ -104,7 +124,7 @@ class Case:
                 observer=at_steps(steps.append) if steps is not None else unobserved,
             )
 
-    def kill(self, run: Run, half: str, step: int) -> None:
+    def kill(self, run: Run, half: str, step: str) -> None:
         """Begin a half in a process of the worker of this module, which ends before a step."""
         arguments = [
             half,
@@ -112,7 +132,7 @@ class Case:
             self.target.uri,
             json.dumps(self.policy.to_json()),
             json.dumps(self.start.to_json()),
-            str(step),
+            step,
         ]
         assert run(arguments) == KILLED
 

@@ -275,6 +275,7 @@ class Remote:
         self._client = client
         self._files, self._pristine = place / "files", place / "pristine"
         self._places: dict[str, Path] = {}
+        self._event, self._defined = -1, ""
         client.create_database(types.Database(name=FAR))
         for kind in KINDS:
             self._make(kind)
@@ -306,21 +307,14 @@ class Remote:
             path.chmod(mode)
 
     def _listing(self) -> dict[str, bytes | None]:
-        return {
-            str(path): path.read_bytes() if path.is_file() else None
-            for where in self._places.values()
-            for path in (where, *where.rglob("*"))
-            if path.exists()
-        }
+        return {path: content for where in self._places.values() for path, content in contents(where).items()}
 
     def _definitions(self) -> str:
-        tables = self._client.get_tables(FAR, self._client.list_tables(FAR))
-        parts = [
-            partition for kind in (*PARTED, "acid_p") for partition in self._client.iter_partitions(FAR, kind)
-        ]
-        return json.dumps(
-            [to_json(described) for described in (*sorted(tables, key=str), *sorted(parts, key=str))]
-        )
+        # The metastore has an event for each change of a definition.
+        event = self._client.get_current_notification_event_id()
+        if event != self._event:
+            self._event, self._defined = event, definitions(self._client, FAR)
+        return self._defined
 
     def _make(self, kind: str) -> None:
         form = {"sparks": "parquet", "acid": "orc", "acid_p": "orc"}.get(kind, kind.removesuffix("_p"))
@@ -353,6 +347,27 @@ class Remote:
                 dbName=FAR, tableName=kind, values=["a"], sd=_storage(form, place / "p=a"), parameters={}
             )
             self._client.add_partitions([part])
+
+
+def contents(where: Path) -> dict[str, bytes | None]:
+    """Return the files of a directory with their bytes, and the directories below it."""
+    return {
+        str(path): path.read_bytes() if path.is_file() else None
+        for path in (where, *where.rglob("*"))
+        if path.exists()
+    }
+
+
+def definitions(client: MetastoreClient, database: str) -> str:
+    """Return the definitions of all tables and partitions of a database."""
+    tables: list[Any] = sorted(client.get_tables(database, client.list_tables(database)), key=str)
+    parts = [
+        partition
+        for table in tables
+        if table.partitionKeys
+        for partition in client.iter_partitions(database, table.tableName)
+    ]
+    return json.dumps([to_json(described) for described in (*tables, *sorted(parts, key=str))])
 
 
 def _storage(form: str, place: Path | None) -> types.StorageDescriptor:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.verify.verify import verify_replica
-from tests.support.both_readers import read_both_ways
+from tests.support.both_readers import Reading, read_as_a_task
 from tests.support.incrementing import Cycles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def differences(site: Cycles, spark: SparkSession) -> list[str]:
+def differences(site: Cycles, spark: SparkSession, reading: Reading = read_as_a_task) -> list[str]:
     def read(plan: str, results: str) -> None:
-        read_both_ways(spark, plan, results)
+        reading(spark, plan, results)
 
     with site.target.client() as client:
         dump = loaded_dump(client, site.policy)

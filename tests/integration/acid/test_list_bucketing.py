@@ -11,6 +11,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.wire import to_json
+from tests.support.both_readers import read_both_ways
 from tests.support.cycling import rows, scheduled
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def test_list_bucketed_tables_are_replicated_and_disturb_no_other_policy(
     write(hive_sql_source, SETUP)
 
     def policy(database: str) -> Any:
-        return scheduled(source, target, spark, tmp_path, database)
+        return scheduled(source, target, spark, tmp_path, database, reading=read_both_ways)
 
     try:
         with policy("skew") as site, policy("skew_beside") as other:

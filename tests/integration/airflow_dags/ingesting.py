@@ -1,8 +1,13 @@
-"""A DAG that ingests a query and objects of a store; run as a program, it is run once."""
+"""A DAG that ingests a query and objects of a store.
+
+Run as a program, it runs the DAG for each line of its input, and prints what the tasks have returned.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from typing import Any
 
 from airflow.providers.openlineage.sqlparser import DatabaseInfo
@@ -36,12 +41,13 @@ with DAG("ingesting", schedule=None) as dag:
     query >> objects
 
 if __name__ == "__main__":
-    run = dag.test()
-    print(
-        json.dumps(
-            {
-                instance.task_id: instance.xcom_pull(task_ids=instance.task_id)
-                for instance in run.get_task_instances()
-            }
-        )
-    )
+    # Airflow and OpenLineage log to the standard output.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    for _ in sys.stdin:
+        run = dag.test()
+        returned = {
+            instance.task_id: instance.xcom_pull(task_ids=instance.task_id)
+            for instance in run.get_task_instances()
+        }
+        print(json.dumps(returned), file=answers, flush=True)

@@ -27,6 +27,7 @@ from airflow_hive_federation.published.work import INGEST, INGESTED
 from airflow_hive_federation.storage.filesystem import local_path, open_filesystem
 from airflow_hive_federation.storage.publishing import write_atomically
 from tests.support.airflow_homes import new_airflow
+from tests.support.line_servers import line_server
 from tests.support.small_source import connected, make_table
 
 pytestmark = pytest.mark.slow
@@ -93,37 +94,22 @@ def test_a_query_and_objects_by_the_operator(
     )
 
     lineage = tmp_path / "lineage.jsonl"
-
-    def run() -> dict[str, Any]:
-        done = subprocess.run(
-            [sys.executable, str(DAG_FILE)],
-            env={
-                **airflow.environment,
-                "AIRFLOW__CORE__DAGS_FOLDER": str(DAG_FILE.parent),
-                "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
-                    {"type": "file", "log_file_path": str(lineage), "append": True}
-                ),
-            },
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=280,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
-        # OpenLineage's provider logs to the end.
-        (printed,) = (line for line in done.stdout.splitlines() if line.startswith('{"'))
-        tasks: dict[str, Any] = json.loads(printed)
-        return tasks
-
-    orders(tmp_path / "shop.db", (1, "été"), (3, "c"), (2, "100 %"))
-    write_atomically("s3://ingested/orders/2026-01.csv", [b"11,k\n12,l\n"], store)
-    first = run()
-    assert (first["query"]["records"], first["query"]["transactions"]) == (3, 2)
-    assert (first["objects"]["records"], first["objects"]["files"]) == (2, 1)
-    orders(tmp_path / "shop.db", (5, "e"), (4, None))
-    write_atomically("s3://ingested/orders/2026-02.csv", [b"13,m\nx,n\n"], store)
-    second = run()
+    environment = {
+        **airflow.environment,
+        "AIRFLOW__CORE__DAGS_FOLDER": str(DAG_FILE.parent),
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+            {"type": "file", "log_file_path": str(lineage), "append": True}
+        ),
+    }
+    with line_server([sys.executable, str(DAG_FILE)], tmp_path, environment=environment) as dag:
+        orders(tmp_path / "shop.db", (1, "été"), (3, "c"), (2, "100 %"))
+        write_atomically("s3://ingested/orders/2026-01.csv", [b"11,k\n12,l\n"], store)
+        first = dag.ask("run")
+        assert (first["query"]["records"], first["query"]["transactions"]) == (3, 2)
+        assert (first["objects"]["records"], first["objects"]["files"]) == (2, 1)
+        orders(tmp_path / "shop.db", (5, "e"), (4, None))
+        write_atomically("s3://ingested/orders/2026-02.csv", [b"13,m\nx,n\n"], store)
+        second = dag.ask("run")
     assert (second["query"]["records"], second["objects"]["records"]) == (2, 1)
     assert second["objects"]["dead_letters"] == 1
     place = StateDirectory(f"{airflow.environment['AIRFLOW_HOME']}/hive_federation_state")
@@ -177,16 +163,16 @@ def test_the_example_dag(
     }
     for name, text in (("1.csv", "1,a\nx,y\n"), ("2.csv", "2,b\n")):
         (arrived / name).write_text(text)
-        done = subprocess.run(
-            airflow.command("dags", "test", "ingest_files", "--conf", json.dumps(conf)),
-            env=airflow.environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=280,
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    done = subprocess.run(
+        airflow.command("dags", "test", "ingest_files", "--conf", json.dumps(conf)),
+        env=airflow.environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     assert contents(sql, "files") == [("1", "a"), ("2", "b")]
     (letters,) = (tmp_path / "letters").iterdir()
     assert "1.csv, line 2" in json.loads(letters.read_text())["reason"]

@@ -17,8 +17,8 @@ from tests.support.forked_workers import forking
 
 DATABASE = "killed_ingest"
 RECORDS = 120
-SEEDS = int(os.environ.get("INGEST_KILL_SEEDS", "12"))
-FIRST_SEED = int(os.environ.get("INGEST_KILL_FIRST_SEED", "0"))
+SEEDS = int(os.environ.get("INGEST_KILL_SEEDS", "8"))
+FIRST_SEED = int(os.environ.get("INGEST_KILL_FIRST_SEED", random.SystemRandom().randrange(1_000_000)))
 _MOST_ATTEMPTS = 40
 
 
@@ -34,6 +34,7 @@ def test_nothing_is_lost_or_doubled(source: EmbeddedMetastore, hive_sql_source: 
         f"CREATE TABLE {DATABASE}.{kind} ({columns} CLUSTERED BY (id) INTO 2 BUCKETS STORED AS ORC "
         "TBLPROPERTIES ('transactional'='true', 'NO_AUTO_COMPACTION'='true')"
     )
+    print(f"seeds {FIRST_SEED} to {FIRST_SEED + SEEDS - 1}")
     keys = {seed: f"_meta.seed.{seed}" for seed in range(FIRST_SEED, FIRST_SEED + SEEDS)}
     with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as client:
         for key in keys.values():

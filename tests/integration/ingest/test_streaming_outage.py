@@ -16,7 +16,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.small_source import make_table
 
-SOON = PollPolicy(first_s=0.2, timeout_s=90)
+SOON = PollPolicy(first_s=0.2, longest_s=0.5, timeout_s=90)
 
 
 def connected(metastore: EmbeddedMetastore) -> HiveStreamingConnection:
@@ -64,7 +64,7 @@ def test_gone_for_less(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_gone_for_more(tmp_path: Path) -> None:
     # Shorter than a start of the metastore, and longer than a busy machine keeps a heartbeat waiting.
-    brief = {"metastore.txn.timeout": "8s", "metastore.timedout.txn.reaper.interval": "1s"}
+    brief = {"metastore.txn.timeout": "8s", "metastore.acid.housekeeper.interval": "1s"}
     with EmbeddedMetastore.start("outage", directory=tmp_path / "metastore", settings=brief) as metastore:
         connection = connected(metastore)
         connection.begin_transaction()

@@ -11,7 +11,9 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -23,7 +25,19 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.runtime.java import spark_java_home
 from tests.support.line_servers import line_server
-from tests.support.link_statements import ACID, FAR, GROUPS, HIVE, PLAIN, SPARK, Attempt, Remote, local_table
+from tests.support.link_statements import (
+    ACID,
+    FAR,
+    GROUPS,
+    HIVE,
+    PLAIN,
+    SPARK,
+    Attempt,
+    Remote,
+    contents,
+    definitions,
+    local_table,
+)
 from tests.support.small_source import connected
 
 PAGE = Path(__file__).parents[3] / "docs" / "remotes-writing.md"
@@ -32,8 +46,11 @@ BY_STORE = "org.apache.hadoop.hive.ql.security.authorization.StorageBasedAuthori
 #: Formats make no difference to Hive; Spark has writers of its own for Parquet and, alike, for ORC.
 HIVES_KINDS = ("orc", "text_p", "acid_p")
 SPARKS_KINDS = ("text", "parquet", "sparks", "text_p", "parquet_p", "acid_p")
-#: Statements that write no rows, so that a file format's own writers make no difference to them.
-DEFINITIONS = ("ALTER TABLE", "ANALYZE TABLE", "DROP ", "EXPORT", "MSCK REPAIR")
+#: Statements in which no writer of a file format takes part, so that Parquet's makes no difference to them.
+UNWRITTEN = (
+    *("ALTER TABLE", "ANALYZE TABLE", "DROP ", "EXPORT", "MSCK REPAIR", "SET 'EXTERNAL'", "SET 'external."),
+    *("UPDATE", "DELETE", "MERGE", "LOAD DATA", "TRUNCATE"),
+)
 #: Spark then writes by the link's output format, of which there is none.
 NO_WRITERS = (
     "SET spark.sql.hive.convertInsertingUnpartitionedTable=false",
@@ -50,38 +67,51 @@ def remote(source: EmbeddedMetastore, tmp_path_factory: pytest.TempPathFactory) 
         yield Remote(client, tmp_path_factory.mktemp("remote"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A link in a local database of its own, which no statement has changed.
+
+    :param place: a directory for files.
+    :param state: the definitions of the database, and its files.
+    """
+
+    database: str
+    place: Path
+    state: object
+
+
 class Trial:
-    """Tries statements on fresh links of one local metastore."""
+    """Tries statements on links of one local metastore; each statement on one that is as it was made."""
 
     def __init__(self, uri: str, remote: Remote, engine: Engine, place: Path, far: str) -> None:
         self._settings = MetastoreSettings(uris=(uri,))
         self._remote, self._engine, self._place, self._far = remote, engine, place, far
         self._numbers = itertools.count()
+        #: Links that statements were refused on, by kind, and whether the link is one of a remote database.
+        self._unchanged: dict[tuple[str, bool], Link] = {}
         #: The engines' errors, shown when a test fails.
         self.lines: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with MetastoreClient(self._settings) as near:
+            for link in self._unchanged.values():
+                near.drop_database(link.database, delete_data=False, cascade=True)
 
     def outcome(
         self, attempt: Attempt, kind: str, *, whole_database: bool = False, before: Sequence[str] = ()
     ) -> str:
-        """Try a statement on a link of its own.
+        """Try a statement on a link.
 
         :param whole_database: the link is one of a remote database.
         :param before: what the engine runs first.
         """
-        database = f"link_writes_{os.getpid()}_{next(self._numbers)}"
-        place = self._place / database
-        (place / "dir").mkdir(parents=True)
-        (place / "in").write_text("9,new\n", encoding="utf-8")
-        via = f"'hive.metastore.uris' = '{self._far}'"
-        with MetastoreClient(self._settings) as near, Remotes(self._settings) as remotes:
-            if whole_database:
-                remotes.run(f"CREATE REMOTE DATABASE {database} CONNECTED TO {FAR} {via}")
-            else:
-                near.create_database(types.Database(name=database, locationUri=f"file:{place}/db"))
-                remotes.run(f"CREATE REMOTE TABLE {database}.{kind} CONNECTED TO {FAR}.{kind} {via}")
-            local_table(near, database, kind, place / "own")
-            names = {"t": f"{database}.{kind}", "o": f"{database}.own", "db": database}
-            names |= {"in": f"{place}/in", "dir": f"{place}/dir"}
+        with MetastoreClient(self._settings) as near:
+            link = self._unchanged.pop((kind, whole_database), None) or self._made(near, kind, whole_database)
+            names = {"t": f"{link.database}.{kind}", "o": f"{link.database}.own", "db": link.database}
+            names |= {"in": f"{link.place}/in", "dir": f"{link.place}/dir"}
             errors = self._engine([*before, *attempt.statements(kind, names)], kind)
             changed = self._remote.changed()
             self.lines.append(
@@ -90,18 +120,45 @@ class Trial:
             if changed:
                 self._remote.mend()
                 assert not self._remote.changed(), "the remote's definitions have changed"
-            with suppress(NoSuchObjectError):
-                near.drop_database(database, delete_data=False, cascade=True)
+            if errors and state(near, link.database, link.place) == link.state:
+                self._unchanged[kind, whole_database] = link
+            else:
+                with suppress(NoSuchObjectError):
+                    near.drop_database(link.database, delete_data=False, cascade=True)
         return REMOTE if changed else REFUSED if errors else LINK_ONLY
+
+    def _made(self, near: MetastoreClient, kind: str, whole_database: bool) -> Link:
+        database = f"link_writes_{os.getpid()}_{next(self._numbers)}"
+        place = self._place / database
+        (place / "dir").mkdir(parents=True)
+        (place / "in").write_text("9,new\n", encoding="utf-8")
+        via = f"'hive.metastore.uris' = '{self._far}'"
+        with Remotes(self._settings) as remotes:
+            if whole_database:
+                remotes.run(f"CREATE REMOTE DATABASE {database} CONNECTED TO {FAR} {via}")
+            else:
+                near.create_database(types.Database(name=database, locationUri=f"file:{place}/db"))
+                remotes.run(f"CREATE REMOTE TABLE {database}.{kind} CONNECTED TO {FAR}.{kind} {via}")
+        local_table(near, database, kind, place / "own")
+        return Link(database=database, place=place, state=state(near, database, place))
 
     def outcomes(self, attempt: Attempt, group: str, kinds: Sequence[str]) -> str:
         """Try a statement on each kind of a group; the cell of the page."""
         if group not in attempt.only:
             return ""
         tried = [kind for kind in kinds if kind in GROUPS[group]]
-        if attempt.name.startswith(DEFINITIONS):
+        if attempt.name.startswith(UNWRITTEN):
             tried = [kind for kind in tried if not kind.startswith("parquet")]
         return " / ".join(sorted({self.outcome(attempt, kind) for kind in tried}))
+
+
+def state(client: MetastoreClient, database: str, place: Path) -> object:
+    """Return the definitions of a database, and the files of a directory."""
+    try:
+        defined = definitions(client, database)
+    except NoSuchObjectError:
+        return None
+    return defined, contents(place)
 
 
 @contextmanager
@@ -154,15 +211,17 @@ def test_hive(
     remote: Remote,
     tmp_path: Path,
 ) -> None:
-    with hive(hive_sql_target) as engine:
-        compare(Trial(target.uri, remote, engine, tmp_path, source.uri), HIVE, HIVES_KINDS, 0)
+    with hive(hive_sql_target) as engine, Trial(target.uri, remote, engine, tmp_path, source.uri) as trial:
+        compare(trial, HIVE, HIVES_KINDS, 0)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_spark(source: EmbeddedMetastore, hive_2: str, remote: Remote, tmp_path: Path) -> None:
-    with spark(hive_2, tmp_path) as engine:
-        trial = Trial(hive_2, remote, engine, tmp_path, source.uri)
+    with (
+        spark(hive_2, tmp_path) as engine,
+        Trial(hive_2, remote, engine, tmp_path, source.uri) as trial,
+    ):
         compare(trial, SPARK, SPARKS_KINDS, len(GROUPS))
         # The page describes settings, too.
         inserts = [
@@ -199,8 +258,10 @@ def test_settings_that_close_the_rest_in_hive(
     risky = [statement for statement in HIVE if any(cell.startswith("**") for cell in page()[statement.name])]
     assert risky
     trials = [(statement, kind) for statement in risky for kind in HIVES_KINDS if kind not in ACID]
-    with hive(hive_sql_target) as engine:
-        trial = Trial(target.uri, remote, engine, tmp_path / "hook", source.uri)
+    with (
+        hive(hive_sql_target) as engine,
+        Trial(target.uri, remote, engine, tmp_path / "hook", source.uri) as trial,
+    ):
         hive_sql_target.set("hive.exec.pre.hooks", HOOK)
         hooked = {
             (statement.name, kind): trial.outcome(statement, kind, whole_database=True)
@@ -212,8 +273,12 @@ def test_settings_that_close_the_rest_in_hive(
         "hive.security.authorization.enabled": "true",
         "hive.security.authorization.manager": BY_STORE,
     }
-    with HiveSql(target, settings=settings) as sql, hive(sql) as engine, remote.not_writable():
-        trial = Trial(target.uri, remote, engine, tmp_path / "store", source.uri)
+    with (
+        HiveSql(target, settings=settings) as sql,
+        hive(sql) as engine,
+        remote.not_writable(),
+        Trial(target.uri, remote, engine, tmp_path / "store", source.uri) as trial,
+    ):
         # It judges by the directory of the table, which a partitioned link has here.
         plain = [(statement, kind) for statement, kind in trials if kind in PLAIN]
         stored = {(statement.name, kind): trial.outcome(statement, kind) for statement, kind in plain}

@@ -437,7 +437,7 @@ def test_a_remote_that_leads_back_is_refused(
 def test_partitions_in_several_batches(
     remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "PARTITIONS_PER_BATCH", 600)
+    monkeypatch.setattr(partitions, "PARTITIONS_PER_BATCH", 120)
     place = f"file:{far.external_warehouse}/many"
 
     def many(numbers: range) -> list[types.Partition]:
@@ -450,28 +450,28 @@ def test_partitions_in_several_batches(
 
     text_table(far, FAR, "many", rows={"p=first": ""})
     with connected(far) as client:
-        client.add_partitions(many(range(1000)))
+        client.add_partitions(many(range(200)))
     remotes.run(f"CREATE REMOTE TABLE many CONNECTED TO {FAR}.many {via(far)}")
     name = Name(table="many")
-    assert len(remotes.local_partition_names(Name(database=NEAR, table="many"))) == 1001
+    assert len(remotes.local_partition_names(Name(database=NEAR, table="many"))) == 201
     with connected(far) as client:
         client.drop_partitions(FAR, "many", ["p=0000", "p=first"], delete_data=False)
-        client.add_partitions(many(range(1000, 1500)))
-        (moved,) = client.iter_partitions(FAR, "many", names=["p=0999"])
+        client.add_partitions(many(range(200, 300)))
+        (moved,) = client.iter_partitions(FAR, "many", names=["p=0199"])
         moved.sd.location = f"{place}/moved"  # type: ignore[union-attr]
         client.alter_partitions(FAR, "many", [moved])
     with connected(near) as client:
-        client.drop_partitions(NEAR, "many", ["p=0500"], delete_data=False)
+        client.drop_partitions(NEAR, "many", ["p=0100"], delete_data=False)
     # Everything is compared, which finds what was done to the link, too.
     report = remotes.refresh(Kind.TABLE, name, whole=True)
-    assert (report.partitions_added, report.partitions_altered, report.partitions_dropped) == (501, 1, 2)
+    assert (report.partitions_added, report.partitions_altered, report.partitions_dropped) == (101, 1, 2)
     assert not remotes.refresh(Kind.TABLE, name, whole=True).changed
     with connected(far) as client:
         client.drop_partitions(
-            FAR, "many", [f"p={number:04}" for number in range(500, 1400)], delete_data=False
+            FAR, "many", [f"p={number:04}" for number in range(100, 280)], delete_data=False
         )
     report = remotes.refresh(Kind.TABLE, name)
-    assert (report.whole, report.partitions_dropped) == (False, 900)
+    assert (report.whole, report.partitions_dropped) == (False, 180)
     with connected(far) as there, connected(near) as here:
         assert here.list_partition_names(NEAR, "many") == there.list_partition_names(FAR, "many")
     remotes.run("DROP REMOTE TABLE many")

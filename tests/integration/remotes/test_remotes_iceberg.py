@@ -47,24 +47,29 @@ def test_an_iceberg_table_by_its_path(hive_2: str, tmp_path: Path) -> None:
     theirs.close()
 
 
-@pytest.fixture
-def iceberg(hive_2: str, tmp_path: Path) -> Iterator[IcebergSpark]:
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("iceberg")
+
+
+@pytest.fixture(scope="module")
+def iceberg(hive_2: str, home: Path) -> Iterator[IcebergSpark]:
     """Spark with two Iceberg catalogs: ``lake``, of directories, and ``hive``, of the local metastore."""
     catalog = "org.apache.iceberg.spark.SparkCatalog"
     properties = {
         "spark.sql.catalog.lake": catalog,
         "spark.sql.catalog.lake.type": "hadoop",
-        "spark.sql.catalog.lake.warehouse": f"file://{tmp_path}/lake",
+        "spark.sql.catalog.lake.warehouse": f"file://{home}/lake",
         "spark.sql.catalog.lake.cache-enabled": "false",
         "spark.sql.catalog.hive": catalog,
         "spark.sql.catalog.hive.type": "hive",
         "spark.sql.catalog.hive.uri": hive_2,
-        "spark.sql.catalog.hive.warehouse": f"file://{tmp_path}/hive",
+        "spark.sql.catalog.hive.warehouse": f"file://{home}/hive",
         "spark.sql.catalog.hive.cache-enabled": "false",
         # A Hive 2.3 on Derby does not make the tables that locks are kept in.
         "spark.hadoop.iceberg.engine.hive.lock-enabled": "false",
     }
-    with iceberg_spark(tmp_path, properties) as spark:
+    with iceberg_spark(home, properties) as spark:
         yield spark
 
 
@@ -93,7 +98,7 @@ COLUMNS = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, tmp_path: Path) -> None:
+def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, home: Path) -> None:
     def read(table: str) -> list[dict[str, object]]:
         return iceberg.sql(f"SELECT * FROM {table} ORDER BY id")
 
@@ -109,7 +114,7 @@ def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, tm
     local = HiveCatalog("local", uri=hive_2)
     with Remotes(MetastoreSettings(uris=(hive_2,)), database="spark_reads") as remotes:
         remotes.run(
-            f"""CREATE REMOTE TABLE by_path VIA 'iceberg' 'iceberg.table.path' = '{tmp_path}/lake/d/orders';
+            f"""CREATE REMOTE TABLE by_path VIA 'iceberg' 'iceberg.table.path' = '{home}/lake/d/orders';
             CREATE REMOTE DATABASE by_catalog CONNECTED TO spark_wrote
             VIA 'iceberg' 'iceberg.catalog.type' = 'hive' 'iceberg.catalog.uri' = '{hive_2}'"""
         )
@@ -141,12 +146,12 @@ def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, tm
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_what_icebergs_writers_do_through_a_link(hive_2: str, iceberg: IcebergSpark, tmp_path: Path) -> None:
+def test_what_icebergs_writers_do_through_a_link(hive_2: str, iceberg: IcebergSpark, home: Path) -> None:
     """Iceberg's writers do not know that it is a link; docs/remotes-writing.md has the remedy."""
     iceberg.sql("CREATE TABLE lake.w.t (id INT) USING iceberg")
     iceberg.sql("INSERT INTO lake.w.t VALUES (1), (2)")
     iceberg.sql("CREATE NAMESPACE hive.iceberg_writes")
-    place = tmp_path / "lake" / "w" / "t"
+    place = home / "lake" / "w" / "t"
 
     def files() -> set[Path]:
         return {path for path in place.rglob("*") if path.is_file() and not path.name.startswith(".")}

@@ -49,6 +49,8 @@ def locks(client: MetastoreClient) -> list[Any]:
 
 def hold(uri: str) -> None:
     """A process that takes the lock, prints a line and stays."""
+    # Others see soon that it lives.
+    cycle_lock._BEAT_S = 0.5
     with MetastorePool(MetastoreSettings(uris=(uri,)), 2) as made, locked(made):
         print("held", flush=True)
         time.sleep(600)

@@ -46,7 +46,7 @@ DATABASE = "from_hive_3"
 ROWS = pa.schema([("a", pa.int32()), ("b", pa.string())])
 #: Hive makes the names of locks lower-case.
 PARTITION = "p=A b"
-PATIENT = PollPolicy(timeout_s=240)
+PATIENT = PollPolicy(first_s=0.2, longest_s=0.5, timeout_s=240)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -19,13 +20,12 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.replica.position import read_position
 from tests.support.cutting import Cut, cut_at
 from tests.support.increment_kills import DATABASE, Case, load
-from tests.support.kills import pool
+from tests.support.kills import pool, twice
 from tests.support.observing import at_steps
 from tests.support.small_source import connected
 
 #: How many steps to cut a cycle off at, ``all``, or which: ``2,5,8``.
-CUTS = os.environ.get("HIVE_FEDERATION_CUTS", "6")
-CUTS_BEGIN = random.SystemRandom().randrange(1, 15)
+CUTS = os.environ.get("HIVE_FEDERATION_CUTS", "4")
 
 
 @pytest.fixture(scope="module")
@@ -37,20 +37,35 @@ def case(
     made.close()
 
 
-def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(case: Case) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """The load of the increment without a kill: its steps, and the state that it ends in."""
+
+    steps: list[str]
+    state: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(case: Case) -> Load:
     steps: list[str] = []
+    case.reset()
     case.load(at_steps(steps.append))
-    expected = case.state()
+    return Load(steps=steps, state=case.state())
+
+
+def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(case: Case, undisturbed: Load) -> None:
+    steps, expected = undisturbed.steps, undisturbed.state
     assert {"replace replaced", "copy", "seed new", "open transactions", "allocate acid"} <= set(steps)
     assert {"drop dropped", "drop seen", "remove files ext", "publish"} <= set(steps)
     assert expected["write_ids"][f"{DATABASE}.acid"] == (7, 1)
     assert sorted(expected["tables"]) == ["acid", "ext", "new", "replaced"]
     assert case.concerned() == ("p=a%3Ab", "p=later", "p=one")
-    for step, name in enumerate(steps):
+    for names in twice(steps):
         case.reset()
-        case.kill(step)
+        for name in names:
+            case.kill(name)
         case.load()
-        assert case.state() == expected, f"killed before {name!r}"
+        assert case.state() == expected, f"killed before {names}"
 
 
 def test_an_increment_loaded_again_changes_nothing(case: Case) -> None:
@@ -62,14 +77,11 @@ def test_an_increment_loaded_again_changes_nothing(case: Case) -> None:
         assert client.get_current_notification_event_id() == before
 
 
-def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case) -> None:
-    steps: list[str] = []
-    case.reset()
-    case.load(at_steps(steps.append))
-    expected = case.state()
+def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case, undisturbed: Load) -> None:
+    expected = undisturbed.state
     for name in ("allocate acid", "publish"):
         case.reset()
-        case.kill(steps.index(name))
+        case.kill(name)
         with pool(case.source.uri) as source, pool(case.target.uri) as target:
             assert case.dump in plan_cycle(source, target, case.policy).unfinished
         again = case.dump_again()
@@ -79,20 +91,18 @@ def test_a_killed_cycle_dumped_anew_ends_in_the_same_state(case: Case) -> None:
         case.forget(again)
 
 
-def test_a_load_that_began_after_the_dump_of_another_makes_that_one_out_of_date(case: Case) -> None:
-    steps: list[str] = []
-    case.reset()
-    case.load(at_steps(steps.append))
-    expected = case.state()
+def test_a_load_that_began_after_the_dump_of_another_makes_that_one_out_of_date(
+    case: Case, undisturbed: Load
+) -> None:
     case.reset()
     first, second = case.dump_again(), case.dump_again()
-    case.kill(steps.index("publish"), first)
+    case.kill("publish", first)
     with pytest.raises(CycleRunningError, match="has begun to change") as refused:
         load(case.source.uri, case.target.uri, case.policy, second)
     assert refused.value.facts["holder"] == first
     third = case.dump_again()
     load(case.source.uri, case.target.uri, case.policy, third)
-    assert case.state() == expected
+    assert case.state() == undisturbed.state
     for dump in (first, third):
         case.forget(dump)
 
@@ -120,7 +130,8 @@ def cuts_of(count: int) -> Sequence[int]:
         return range(1, count)
     if "," in CUTS:
         return [int(cut) for cut in CUTS.split(",")]
-    return range(CUTS_BEGIN, count, count // int(CUTS))
+    apart = count // int(CUTS)
+    return range(random.SystemRandom().randint(1, apart), count, apart)
 
 
 def test_another_policy_keeps_out(case: Case) -> None:

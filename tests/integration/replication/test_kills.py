@@ -14,7 +14,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.load.replay import Replay
 from tests.support.forked_workers import Run, forking
-from tests.support.kills import Case
+from tests.support.kills import Case, twice
 from tests.support.small_source import DATABASE, commit_files, connected
 
 
@@ -34,13 +34,14 @@ def test_a_load_killed_at_each_of_its_steps_ends_in_the_same_state(
     assert {"reserve", "copy_plan", "copy", "functions", "create acid", "partitions acid", "publish"} <= set(
         steps
     )
-    for step in range(len(steps)):
+    for number, names in enumerate(twice(steps)):
         reference.drop()
-        case = Case(small_source, target, tmp_path / str(step))
+        case = Case(small_source, target, tmp_path / str(number))
         case.dump()
-        case.kill(worker, "load", step)
+        for name in names:
+            case.kill(worker, "load", name)
         case.load()
-        assert case.state() == expected, f"killed before {steps[step]!r}"
+        assert case.state() == expected, f"killed before {names}"
     reference.drop()
 
 
@@ -52,15 +53,12 @@ def test_a_load_that_was_given_up_leaves_nothing_to_the_next_dump(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The source has moved on when the next cycle dumps anew: new write ids, and a new column."""
-    steps: list[str] = []
     case = Case(small_source, target, tmp_path)
-    case.drop()
-    case.load(steps)
     for number, step in enumerate(("create acid", "partitions acid", "create seen", "publish")):
         case.drop()
         case.begin_anew()
         case.dump()
-        case.kill(worker, "load", steps.index(step))
+        case.kill(worker, "load", step)
         change(small_source, number)
         case.begin_anew()
         if step == "publish":
@@ -102,7 +100,7 @@ def test_a_dump_killed_at_each_of_its_steps_is_written_all_the_same(
     expected = dump_files(reference.dump())
     for step in range(3):  # a step for each table
         case = Case(small_source, target, tmp_path / str(step))
-        case.kill(worker, "dump", step)
+        case.kill(worker, "dump", str(step))
         assert not (tmp_path / str(step) / DATABASE / case.start.dump_name / "_finished_dump").exists()
         assert dump_files(case.dump()) == expected
 

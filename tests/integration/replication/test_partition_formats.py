@@ -14,6 +14,7 @@ from airflow_hive_federation.replication.repair import repair_replica
 from airflow_hive_federation.spark.job import run_job
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.tables.read.reader import read_table
+from tests.support.both_readers import read_both_ways
 from tests.support.cycling import Scheduled, rows, scheduled
 from tests.support.small_source import connected
 
@@ -82,7 +83,7 @@ def test_each_partition_is_read_by_its_own_format(
     tmp_path: Path,
 ) -> None:
     write(hive_sql_source, SETUP)
-    with scheduled(source, target, spark, tmp_path, "mixed") as site:
+    with scheduled(source, target, spark, tmp_path, "mixed", reading=read_both_ways) as site:
         site.cycle()
         write(hive_sql_source, CHANGES)
         site.cycle()

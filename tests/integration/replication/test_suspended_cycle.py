@@ -21,7 +21,7 @@ from tests.support.suspending import FAST, suspendable
 pytestmark = pytest.mark.slow
 
 #: At how many of a cycle's steps to suspend it, ``all`` (an hour), or at which: ``12,57``.
-SUSPENSIONS = os.environ.get("HIVE_FEDERATION_SUSPENSIONS", "3")
+SUSPENSIONS = os.environ.get("HIVE_FEDERATION_SUSPENSIONS", "2")
 BEGIN = int(os.environ.get("HIVE_FEDERATION_SUSPENSIONS_FIRST", random.SystemRandom().randrange(1000)))
 DATABASE = "suspended"
 

@@ -166,18 +166,18 @@ def assert_let_go(cycle: Cycles) -> None:
 
 
 @pytest.fixture
-def guarded(target: EmbeddedMetastore) -> Iterator[HiveSql]:
+def guarded(hive_sql_target: HiveSql) -> Iterator[HiveSql]:
     """Hive on the target as it is to be configured: it refuses to write to databases that are read-only."""
     hook = "org.apache.hadoop.hive.ql.hooks.EnforceReadOnlyDatabaseHook"
-    with HiveSql(target, settings={"hive.exec.pre.hooks": hook}) as sql:
-        yield sql
+    hive_sql_target.set("hive.exec.pre.hooks", hook)
+    yield hive_sql_target
+    hive_sql_target.set("hive.exec.pre.hooks", "")
 
 
 def test_a_lost_source(
     scenes: dict[str, Cycles],
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
-    hive_sql_target: HiveSql,
     guarded: HiveSql,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -234,7 +234,7 @@ def test_a_lost_source(
         database = cycle.policy.target_database
         for table, read in (("s", streamed), ("t", rows)):
             guarded.execute(f"INSERT INTO {database}.{table} VALUES (9)")
-            read[scene] = sorted(hive_sql_target.execute(f"SELECT id FROM {database}.{table}"))
+            read[scene] = sorted(guarded.execute(f"SELECT id FROM {database}.{table}"))
         assert_let_go(cycle)
     copied = ("replaying", "early", "twice")
     assert {scene: "".join(row for (row,) in found) for scene, found in rows.items()} == {
@@ -247,9 +247,9 @@ def test_a_lost_source(
     }
     assert {scene for scene, files in removed.items() if not files} == {"none", "replaying"}
     # The name of a table that was not made is free, its directory empty.
-    hive_sql_target.execute(f"CREATE TABLE lost_copying.made (id int) {ACID}")
-    assert hive_sql_target.execute("SELECT * FROM lost_copying.made") == []
-    made = [hive_sql_target.execute(f"SELECT * FROM lost_{scene}.made") for scene in copied]
+    guarded.execute(f"CREATE TABLE lost_copying.made (id int) {ACID}")
+    assert guarded.execute("SELECT * FROM lost_copying.made") == []
+    made = [guarded.execute(f"SELECT * FROM lost_{scene}.made") for scene in copied]
     assert made == [[("7",)]] * len(copied)
     assert not list(directory(scenes["copying"], "s").parent.rglob("_hive_federation"))
     # No row of a later transaction is left for the day on which the metastore forgets that it was aborted.

@@ -133,6 +133,9 @@ def test_settings_of_a_remote() -> None:
     settings = metastore_settings(opening)
     assert settings.uris == ("thrift://a:1", "thrift://b:2")
     assert (settings.user, settings.catalog, settings.call_timeout_s) == ("ada", "other", 300)
+    assert settings.connect_timeout_s == 10
+    short = {**URIS, "hive.metastore.client.socket.timeout": "100ms"}
+    assert metastore_settings(Opening(remote="r", properties=short)).connect_timeout_s == 0.1
     by_connection = Opening(
         remote="r", properties={"hive.federation.connection": "far"}, connections=Known(), user="ada"
     )

@@ -176,6 +176,16 @@ def test_a_proof_that_never_comes_is_a_loss() -> None:
     assert loss.reason is LossReason.SILENT
 
 
+def test_a_refused_proof_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    heart = heartbeat(failing(NoSuchLockError("it is gone")), Clock())
+    waits: list[float] = []
+    monkeypatch.setattr(heart._stopped, "wait", waits.append)
+    loss = heart.prove()
+    assert loss is not None
+    assert loss.reason is LossReason.REFUSED
+    assert waits == []
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_thread_that_dies_is_a_silence() -> None:
     clock = Clock()
