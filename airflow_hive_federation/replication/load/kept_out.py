@@ -41,6 +41,7 @@ class KeptOut:
     :param policy: the policy whose target has the table.
     :param table: name of the table.
     :ivar is_needed: the table may have a directory of which a part is in place.
+    :ivar is_lost: somebody has aborted the transaction, so that readers may come in.
     """
 
     def __init__(self, client: MetastoreClient, policy: ReplicationPolicy, table: str) -> None:
@@ -52,6 +53,7 @@ class KeptOut:
         self._txn_id = self._replay.opened.target_txns[_NUMBER]
         #: A killed load has opened it, and may have moved a part of a directory.
         self.is_needed = self.is_left = self._txn_id <= before
+        self.is_lost = False
 
     def lock(self, check: Callable[[], None]) -> None:
         """Request the lock, unless a killed load has it, and wait until all readers have ended.
@@ -81,6 +83,7 @@ class KeptOut:
         """
         answer = self._client.heartbeat_txn_range(self._txn_id, self._txn_id)
         if self._txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+            self.is_lost = True
             raise TransactionAbortedError(
                 f"Transaction {self._txn_id}, which kept readers out of {self._database}.{self._table}, was "
                 "aborted by request.",
@@ -97,8 +100,11 @@ class KeptOut:
         """Let readers in after an error, unless they would read a part of a directory."""
         if self.is_needed:
             note = (
-                f"Readers of {self._database}.{self._table} are kept out until a load of the replica ends, "
-                f"because a directory of the table may be incomplete (transaction {self._txn_id})."
+                f"Readers of {self._database}.{self._table} may read an incomplete directory until a load of "
+                f"the replica ends, because transaction {self._txn_id} keeps them out no more."
+                if self.is_lost
+                else f"Readers of {self._database}.{self._table} are kept out until a load of the replica "
+                f"ends, because a directory of the table may be incomplete (transaction {self._txn_id})."
             )
             error.add_note(note)
             logger.warning("%s", note)

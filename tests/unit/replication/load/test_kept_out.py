@@ -319,8 +319,14 @@ def test_a_transaction_that_somebody_aborts_stops_the_moves(
         metastore.states |= dict.fromkeys(metastore.open_ones(), "aborted")
 
     monkeypatch.setattr(Store, "cp_file", abort_after)
-    with pytest.raises(TransactionAbortedError, match=r"kept readers out of d\.t"):
+    with pytest.raises(TransactionAbortedError, match=r"kept readers out of d\.t") as caught:
         load(store, metastore, Life())
+    assert not metastore.keeps_readers_out()
+    (note,) = caught.value.__notes__
+    assert note == (
+        "Readers of d.t may read an incomplete directory until a load of the replica ends, because "
+        "transaction 1 keeps them out no more."
+    )
     assert set(store.names()).intersection(WANTED) == {path for path in WANTED if path.startswith(MERGED[0])}
 
 
