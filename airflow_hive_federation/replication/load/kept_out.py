@@ -130,7 +130,13 @@ class KeptOut:
         return min(locks, key=lambda lock: lock.state != types.LockState.ACQUIRED, default=None)
 
 
-def end_left(client: MetastoreClient, policy: ReplicationPolicy, *, keep: Collection[str]) -> list[str]:
+def end_left(
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    *,
+    keep: Collection[str] = (),
+    only: Collection[str] | None = None,
+) -> list[str]:
     """Let readers in where killed loads have kept them out, and return the names of these tables.
 
     A metastore that was restored, or whose client has dropped the target database without Hive, still has
@@ -138,12 +144,13 @@ def end_left(client: MetastoreClient, policy: ReplicationPolicy, *, keep: Collec
 
     :param client: client of the target.
     :param keep: names of tables that may still have a directory of which a part is in place.
+    :param only: names of tables that have none; ``None`` for all others.
     """
     locks = client.show_locks(database=policy.target_database)
     exclusive = {
         str(lock.tablename) for lock in locks if lock.type == types.LockType.EXCLUSIVE and lock.txnid
     }
-    tables = sorted(exclusive - {*keep})
+    tables = sorted(exclusive - {*keep} if only is None else exclusive.intersection(only) - {*keep})
     for table in tables:
         # This ends no transaction but that of a load, whoever else may hold a lock.
         Replay(client, policy, table=table).end(_NUMBER)
@@ -191,7 +198,16 @@ class ReadersKeptOut:
         else:
             kept_out.end()
 
-    def let_in(self) -> None:
-        """Let readers in where killed loads have kept them out, after all of the cycle's changes."""
+    def let_in(self, tables: Collection[str] = ()) -> None:
+        """Let readers in where killed loads have kept them out, after all of the cycle's changes.
+
+        A load that was killed after its last move, or while it waited for readers, leaves its lock on a table
+        in which nothing is left to place. The sweep would abort that transaction, and mark the target's
+        database as one that Hive's own loads refuse.
+
+        :param tables: names of tables whose directories are whole, whether or not this load has placed any.
+        """
         while self._left:
             self._left.pop().end()
+        if tables:
+            end_left(self._client, self._policy, only=tables)
