@@ -1,4 +1,4 @@
-"""Refuses texts that Hive would put into its SQL for the metastore's own database, and that are more than names.
+"""Refuses texts that Hive would put into SQL for the metastore's own database, and that are more than names.
 
 An expression in such a text could read all of that database, such as names of hidden databases, and tokens.
 Hive 4 sends other texts as parameters of its statements, or parses them before.
