@@ -240,10 +240,10 @@ def plan_copy(
         target = layout.file(document, file)
         key = canonical(target)
         wanted.add(key)
-        compacted.update({key: file.size_bytes} if file.path != file.target_path else {})
         present_size = there[key].size_bytes if key in there else None
         same = present_size == file.size_bytes and not file.filtered and key not in repaired
         moved = None
+        compacted.update({key: file.size_bytes} if file.path != file.target_path else {})
         if visible is not None and (has_hidden or not same):
             moved = _stage(layout, document, file)
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):

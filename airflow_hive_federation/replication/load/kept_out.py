@@ -130,13 +130,7 @@ class KeptOut:
         return min(locks, key=lambda lock: lock.state != types.LockState.ACQUIRED, default=None)
 
 
-def end_left(
-    client: MetastoreClient,
-    policy: ReplicationPolicy,
-    *,
-    keep: Collection[str] = (),
-    only: Collection[str] | None = None,
-) -> list[str]:
+def end_left(client: MetastoreClient, policy: ReplicationPolicy, *, keep: Collection[str]) -> list[str]:
     """Let readers in where killed loads have kept them out, and return the names of these tables.
 
     A metastore that was restored, or whose client has dropped the target database without Hive, still has
@@ -144,13 +138,12 @@ def end_left(
 
     :param client: client of the target.
     :param keep: names of tables that may still have a directory of which a part is in place.
-    :param only: names of tables that have none; ``None`` for all others.
     """
     locks = client.show_locks(database=policy.target_database)
     exclusive = {
         str(lock.tablename) for lock in locks if lock.type == types.LockType.EXCLUSIVE and lock.txnid
     }
-    tables = sorted(exclusive - {*keep} if only is None else exclusive.intersection(only) - {*keep})
+    tables = sorted(exclusive - {*keep})
     for table in tables:
         # This ends no transaction but that of a load, whoever else may hold a lock.
         Replay(client, policy, table=table).end(_NUMBER)
@@ -209,5 +202,7 @@ class ReadersKeptOut:
         """
         while self._left:
             self._left.pop().end()
-        if tables:
-            end_left(self._client, self._policy, only=tables)
+        locks = self._client.show_locks(database=self._policy.target_database) if tables else ()
+        locked = {str(lock.tablename) for lock in locks}
+        if locked.intersection(tables):
+            end_left(self._client, self._policy, keep=locked.difference(tables))
