@@ -150,7 +150,8 @@ def test_a_rebalancing_compaction_of_the_source_gives_rows_other_numbers(
         run.write(
             f"CREATE DATABASE {REBALANCED}",
             f"CREATE TABLE {REBALANCED}.u (id int) {orc}",
-            f"INSERT INTO {REBALANCED}.u SELECT * FROM (SELECT explode(array({NUMBERS})) id) n CLUSTER BY id",
+            f"INSERT INTO {REBALANCED}.u "
+            f"SELECT id FROM (SELECT explode(array({NUMBERS})) AS id) numbers CLUSTER BY id",
             f"INSERT INTO {REBALANCED}.u VALUES (13)",
             f"CREATE TABLE {REBALANCED}.p (id int) PARTITIONED BY (p int) {orc}",
             f"INSERT INTO {REBALANCED}.p PARTITION (p=1) VALUES ({NUMBERS.replace(', ', '), (')})",
