@@ -24,8 +24,7 @@ class NamedPartitions:
         if isinstance(event, ev.ConstraintsChanged):
             return  # They belong to the table's own definition.
         if isinstance(event, ev.Compacted):
-            if event.table not in self._whole:
-                self._named[event.table].update({event.partition} - {""})
+            self._named[event.table].update({event.partition} - {""})
         elif isinstance(event, ev.PartitionsChanged | ev.StatisticsChanged) and event.named is not None:
             if event.table not in self._whole:
                 self._named[event.table].update(event.named)

@@ -130,12 +130,15 @@ def test_a_metastore_without_locks_is_refreshed_without_them(
     assert "keeps no locks" in caplog.text
 
 
-@pytest.mark.parametrize("outage", ["a moment", "the database", "the gateway's metastore of transactions"])
+@pytest.mark.parametrize(
+    "outage",
+    ["a moment", "the database for a moment", "the database", "the gateway's metastore of transactions"],
+)
 def test_a_metastore_that_fails_is_not_one_without_locks(
     outage: str, mirror: Remotes, near: MemoryMetastore, far: MemoryCatalog
 ) -> None:
     """Its calls may succeed a second later, beside another refresh."""
-    failures = {"a moment": 2}.get(outage, 1000)
+    failures = {"a moment": 2, "the database for a moment": 4}.get(outage, 1000)
     text = "upstream is down" if "gateway" in outage else "Internal error processing"
 
     def fails(_args: Any) -> None:
@@ -146,7 +149,7 @@ def test_a_metastore_that_fails_is_not_one_without_locks(
 
     move(far, "plain", "file:/first")
     near.before |= dict.fromkeys(["lock", "get_open_txns_req"], fails)
-    if outage == "the database":
+    if outage.startswith("the database"):
         near.before["get_databases"] = fails
     near.calls.clear()
     with pytest.raises(MetastoreServerError, match=text):
