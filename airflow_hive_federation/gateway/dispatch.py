@@ -31,6 +31,7 @@ from airflow_hive_federation.gateway.old_clients import (
     substituted_answer,
     substituted_call,
 )
+from airflow_hive_federation.gateway.raw_texts import check_texts
 from airflow_hive_federation.gateway.rules import Rules
 from airflow_hive_federation.gateway.session_settings import SET_META_CONF, remembered
 from airflow_hive_federation.gateway.upstream import Probe, Upstream
@@ -282,6 +283,7 @@ class Gateway:
             self._target.check_cluster(call.caller.cluster)
         head = read_head(call.message)
         check_unambiguous(call.message, head.body, message_types(call.method)[0].thrift_spec)
+        check_texts(call.method, call.message)
         if call.method == SET_META_CONF:
             record(remembered(call.message, call.caller))
             return

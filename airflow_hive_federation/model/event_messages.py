@@ -42,7 +42,7 @@ from airflow_hive_federation.model.events import (
 )
 from airflow_hive_federation.model.json_values import Fields, json_object, list_of, or_none, text
 from airflow_hive_federation.model.kept_files import kept_files
-from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.partitions import partition_name, unescape
 from airflow_hive_federation.model.thrift_json import ThriftStruct
 
 GZIP_FORMAT = "gzip(json-2.0)"
@@ -292,6 +292,23 @@ def _acid_written(event: _Heading) -> Event:
     return AcidWritten(**event.table(), txn_id=txn_id, write_id=write_id)
 
 
+def _compacted(event: _Heading) -> Event:
+    message = event.message()
+    return Compacted(
+        **event.table(),
+        partition=_of_queue(message.optional("partName", or_none(text), default=None) or ""),
+        rebalanced=message.optional("type", or_none(text), default=None) == "REBALANCE",
+    )
+
+
+def _of_queue(name: str) -> str:
+    """Return the name of a partition as tables have it; a queue has it as it was requested."""
+    parts = [part.partition("=") for part in name.split("/") if part]
+    return partition_name(
+        [unescape(key).lower() for key, _, _ in parts], [unescape(value) for *_, value in parts]
+    )
+
+
 def _of_table(kind: Callable[..., Event]) -> Callable[[_Heading], Event]:
     return lambda event: kind(**event.table())
 
@@ -359,7 +376,7 @@ _PARSERS: Mapping[str, Callable[[_Heading], Event]] = {
     "ABORT_TXN": _txn_ended(committed=False),
     "ALLOC_WRITE_ID_EVENT": _write_ids,
     **dict.fromkeys(("ACID_WRITE", "BATCH_ACID_WRITE"), _acid_written),
-    "COMMIT_COMPACTION_EVENT": _of_table(Compacted),
+    "COMMIT_COMPACTION_EVENT": _compacted,
     "RELOAD": _of_table(Reloaded),
     **dict.fromkeys(
         (

@@ -121,7 +121,15 @@ class StatisticsChanged(TableEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compacted(TableEvent):
-    """The event of a committed compaction, which replaces files and keeps the rows."""
+    """The event of a committed compaction, which replaces files and keeps the rows.
+
+    :param partition: name of the partition; empty for a table without partitions.
+    :param rebalanced: the rows have other places and numbers than before (``CompactionType.REBALANCE``), so
+        that later deletes do not fit the former files.
+    """
+
+    partition: str = ""
+    rebalanced: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

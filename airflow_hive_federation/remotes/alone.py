@@ -36,6 +36,10 @@ log = logging.getLogger(__name__)
 
 #: Limits the characters of the lock's name: the columns of some metastores' databases hold 128.
 _LONGEST_NAME = 120
+#: A metastore counts as one without locks if it cannot list transactions so many times in a row.
+_PROBES = 3
+#: The text by which Thrift replaces that of an exception which a call does not declare.
+_UNDECLARED = "Internal error processing"
 #: Another refresh may take long, if it makes a large link.
 _WAITING = PollPolicy(first_s=0.2, longest_s=1.0, timeout_s=600.0)
 
@@ -111,7 +115,7 @@ def _taken(client: MetastoreClient, label: str) -> tuple[int, float] | None:
         try:
             lock_id = lock.take(client)
         except MetastoreServerError:
-            if _keeps_locks(client):
+            if not _keeps_no_locks(client):
                 raise
             return None
         if lock_id is not None:
@@ -128,15 +132,26 @@ def _taken(client: MetastoreClient, label: str) -> tuple[int, float] | None:
     )
 
 
-def _keeps_locks(client: MetastoreClient) -> bool:
-    """Return False if the metastore cannot even list transactions: its database has no tables of them.
+def _keeps_no_locks(client: MetastoreClient) -> bool:
+    """Return whether the metastore's database has no tables of transactions, after a lock was not granted.
 
-    A gateway permits this call, which names no database, also to users whom it refuses the lock.
+    Such a metastore cannot even list transactions, while it knows its databases. If its database is away for
+    a moment, it knows neither. The text of its answer does not tell the two apart: none of the calls declares
+    an exception, so that Thrift replaces the text. A gateway permits the calls also to users whom it refuses
+    the lock, and answers with its own text if it does not reach the metastore of the transactions.
+
+    :raises MetastoreError: the metastore does not answer.
     """
-    try:
-        client.get_open_txns()
-    except MetastoreServerError:
-        return False
+    for _ in range(_PROBES):
+        client.list_databases("default")
+        try:
+            client.get_open_txns()
+        except MetastoreServerError as error:
+            if not str(error.facts.get("server_message", "")).startswith(_UNDECLARED):
+                return False
+        else:
+            return False
+    client.list_databases("default")
     return True
 
 

@@ -33,8 +33,10 @@ class EventFold:
     :param ends: transactions that wrote to the database and ended, in the source's order; 1 if committed.
     :param open_writes: those that have not ended.
     :param looked_at: tables whose definition, partitions, statistics or plain files may have changed.
-    :param created: table → event that made the table that bears the name now.
-    :param partitions_gone: table → partitions that were dropped or renamed; their names may stand for others.
+    :param created: table → event that made the table that bears the name now, or its rows (see
+        :attr:`~.events.Compacted.rebalanced`).
+    :param partitions_gone: table → partitions that were dropped, renamed or rebalanced; their names may stand
+        for others.
     :param partitions_named: table → partitions that events name; ``None`` if an event may concern others.
     :param database_changed: the database's own properties changed.
     :param functions_changed: permanent functions were created or dropped.
@@ -284,6 +286,8 @@ class _Folding:
         elif isinstance(event, ev.TableCreated | ev.TableDropped):
             self._forget(event.table)
             self._created[event.table] = event.event_id
+        elif isinstance(event, ev.Compacted) and event.rebalanced:
+            self._rebalanced(event)
         elif isinstance(event, ev.Compacted | ev.AcidWritten):
             pass  # The rows stay the same, and the commit brings the files.
         elif isinstance(event, ev.TableEvent):
@@ -302,6 +306,19 @@ class _Folding:
             self._created[event.old_table] = event.event_id
         if event.database == self._database:
             self._forget(event.table)
+            self._created[event.table] = event.event_id
+
+    def _rebalanced(self, event: ev.Compacted) -> None:
+        """Have the table or partition made anew: its base may have the name of the former one.
+
+        Rows have other numbers in it (``RebalanceQueryCompactor``). A target that kept its former files, or
+        results of its own compactions, would apply the deletes that follow to other rows.
+        """
+        self._looked_at.add(event.table)
+        self._partitions_named.add(event)
+        if event.partition:
+            self._partitions_gone.setdefault(event.table, set()).add(event.partition)
+        else:
             self._created[event.table] = event.event_id
 
     def _forget(self, table: str) -> None:

@@ -23,7 +23,9 @@ class NamedPartitions:
         """Take an event of a table into account."""
         if isinstance(event, ev.ConstraintsChanged):
             return  # They belong to the table's own definition.
-        if isinstance(event, ev.PartitionsChanged | ev.StatisticsChanged) and event.named is not None:
+        if isinstance(event, ev.Compacted):
+            self._named[event.table].update({event.partition} - {""})
+        elif isinstance(event, ev.PartitionsChanged | ev.StatisticsChanged) and event.named is not None:
             if event.table not in self._whole:
                 self._named[event.table].update(event.named)
         else:

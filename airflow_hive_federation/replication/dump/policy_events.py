@@ -13,8 +13,8 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 class PolicyEvents:
     """Reads a source's events in their order, and keeps the open transactions that concern the policy.
 
-    An allocated write id, a written file and a compaction call for no cycle. The end of a transaction does,
-    because readers see another state from then on.
+    An allocated write id, a written file and a compaction call for no cycle, unless rows have other numbers
+    after it. The end of a transaction does, because readers see another state from then on.
 
     :param open_txns: transactions with write ids of the policy's tables, open before the first event.
     """
@@ -45,7 +45,9 @@ class PolicyEvents:
     def _changes(self, event: ev.TableEvent) -> bool:
         if isinstance(event, ev.WriteIdsAllocated) and self._is_of_ours(event.database, event.table):
             self._open.update(txn for txn, _ in event.write_ids)
-        if isinstance(event, ev.WriteIdsAllocated | ev.AcidWritten | ev.Compacted):
+        if isinstance(event, ev.Compacted) and not event.rebalanced:
+            return False
+        if isinstance(event, ev.WriteIdsAllocated | ev.AcidWritten):
             return False
         if isinstance(event, ev.TableAltered) and self._is_of_ours(event.old_database, event.old_table):
             return True

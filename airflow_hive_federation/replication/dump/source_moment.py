@@ -238,7 +238,12 @@ class SourceMoment:
                     or another(wire_table)
                     or is_relocated(wire_table, folded, former, source.options)
                     or is_truncated(
-                        wire_table, write_ids.get(wire_table.tableName), folded, former, source.options
+                        wire_table,
+                        write_ids.get(wire_table.tableName),
+                        transactions,
+                        folded,
+                        former,
+                        options=source.options,
                     ),
                 )
                 for wire_table in tables

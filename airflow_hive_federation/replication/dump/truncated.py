@@ -8,8 +8,9 @@ the source lacks, because readers pass over those that a compaction replaced. So
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from airflow_hive_federation.acid.markers import chosen
 from airflow_hive_federation.acid.names import (
     DirectoryKind,
     DirectoryName,
@@ -17,7 +18,7 @@ from airflow_hive_federation.acid.names import (
     parse_directory,
 )
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.dump.relocated import FormerPlaces
 from airflow_hive_federation.replication.format.directory import DumpDirectory
@@ -29,23 +30,30 @@ from airflow_hive_federation.storage.options import StorageOptions
 def is_truncated(
     table: types.Table,
     write_ids: ValidWriteIds | None,
+    transactions: ValidTxns,
     folded: EventFold,
     former: FormerPlaces,
+    *,
     options: StorageOptions | None = None,
 ) -> bool:
     """Return whether files of a transactional table without partitions were removed, and their rows stay.
 
     :param table: wire ``Table`` as it is now.
     :param write_ids: its write ids at the dump's moment; ``None`` for a table without.
+    :param transactions: the source's transactions at the dump's moment.
     :param folded: the cycle's events, one of which has to record the removal.
+    :raises AcidFormatError: its directory holds no snapshot of the moment.
     :raises StorageError: its directory cannot be listed.
     """
     if write_ids is None or table.partitionKeys or not folded.evidence.of_files(table.tableName):
         return False
-    listing = list_files(str(table.sd.location), options=options, missing_ok=True, empty_directories=True)
-    present = _Present()
+    location = str(table.sd.location)
+    listing = list(list_files(location, options=options, missing_ok=True, empty_directories=True))
+    # Directories that readers do not see replace none: those of compactions and writes that failed.
+    state = chosen(location, listing, write_ids, transactions, options)
+    present = _Present(directories={directory.name for directory in state.directories})
     for entry in listing:
-        present.add(entry.path, counts=_is_readable(entry.path, write_ids))
+        present.add(entry.path, counts=False)
     return any(
         present.lacks(file) for before in former.of(table.tableName) for file in before.files(table.tableName)
     )
@@ -74,11 +82,14 @@ def truncated_partitions(
 
 
 class _Present:
-    """The files of a table or partition."""
+    """The files of a table or partition.
 
-    def __init__(self) -> None:
+    :param directories: the directories that readers see, as far as they are known without the files.
+    """
+
+    def __init__(self, directories: Iterable[DirectoryName] = ()) -> None:
         self._paths: set[str] = set()
-        self._directories: set[DirectoryName] = set()
+        self._directories = {*directories}
 
     def add(self, path: str, *, counts: bool = True) -> None:
         """Add a file.
@@ -111,14 +122,3 @@ def _directory_of(path: str) -> DirectoryName | None:
     """Return the base or delta in which a file lies; ``None`` for a file of Hive's older layout."""
     name = path.split("/", maxsplit=1)[0]
     return parse_directory(name) if is_acid_directory(name) else None
-
-
-def _is_readable(path: str, write_ids: ValidWriteIds) -> bool:
-    """Return whether the directory of a file may replace others.
-
-    That of a compaction that failed replaces none, and neither does the base of a write that failed.
-    """
-    directory = _directory_of(path)
-    if directory is None or directory.visibility_txn_id:
-        return False
-    return directory.kind is not DirectoryKind.BASE or write_ids.is_valid(directory.max_write_id)

@@ -20,6 +20,7 @@ from airflow_hive_federation.acid.names import (
     is_acid_directory,
     parse_directory,
 )
+from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.progress.cycle_events import CopyPlanned, TableCopied
@@ -225,7 +226,8 @@ def plan_copy(
     :param only: names of the partitions to compare; ``None`` for the whole table.
     :param transactions: returns the target's transactions, as they are after ``there`` was listed.
     :param resumed: a load that was killed may have placed directories.
-    :raises TargetChangedError: results of compactions of both sides would show rows twice.
+    :raises TargetChangedError: results of compactions of both sides would show rows twice, or the target has
+        another result of the source under the name of one.
     """
     transactional = document.kind.transactional
     directories = directories_of(there)
@@ -233,6 +235,7 @@ def plan_copy(
     has_hidden = any(f"/{STAGE}/" in uri for uri in there)
     copy = TableCopy()
     wanted = set()
+    compacted: dict[str, int] = {}
     for file in directory.files(document.name, only=only):
         target = layout.file(document, file)
         key = canonical(target)
@@ -240,6 +243,7 @@ def plan_copy(
         present_size = there[key].size_bytes if key in there else None
         same = present_size == file.size_bytes and not file.filtered and key not in repaired
         moved = None
+        compacted.update({key: file.size_bytes} if file.path != file.target_path else {})
         if visible is not None and (has_hidden or not same):
             moved = _stage(layout, document, file)
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
@@ -258,6 +262,7 @@ def plan_copy(
             former = replace(file, path=file.renamed_from, target_path=file.renamed_from)
             copy.renamed[target] = canonical(layout.file(document, former))
     if transactional and visible is not None:
+        _refuse_other_results(document.name, compacted, there, repaired)
         own = OwnCompactions(document.name, directories, complete, transactions)
         _leave_out_own_rows(copy, own, wanted)
         copy.contested = _contested(copy, directories, wanted, complete, resumed=resumed)
@@ -267,6 +272,36 @@ def plan_copy(
     # A transactional table keeps directories that a compaction replaced: its own readers pass over them.
     copy.extraneous = sorted(surplus.intersection(repaired) if transactional else surplus)
     return copy
+
+
+def _refuse_other_results(
+    table: str, compacted: Mapping[str, int], there: Mapping[str, FileEntry], repaired: Collection[str]
+) -> None:
+    """Refuse to copy a result of a compaction over another one of the same write ids.
+
+    Readers would see rows of both. The dump lists tables and partitions that were rebalanced as others, so
+    this refuses what no event has recorded.
+
+    :param compacted: sizes of files of such results, by their canonical URIs on the target.
+    :param there: the files on the target.
+    :raises TargetChangedError: such a directory has files of another result.
+    """
+    results = {uri.rpartition("/")[0] for uri in compacted}
+    others = [
+        uri
+        for uri, entry in there.items()
+        if uri.rpartition("/")[0] in results
+        and not uri.rpartition("/")[2].startswith((".", "_"))
+        and uri not in repaired
+        and entry.size_bytes != compacted.get(uri)
+    ]
+    if others:
+        raise TargetChangedError(
+            f"Table {table} would show rows twice: {len(others)} files of the target, such as {min(others)}, "
+            "are of another compaction than those of the source that belong there.",
+            remedy="Verify the replica, and repair what differs.",
+            differences=sorted(others),
+        )
 
 
 def _leave_out_own_rows(copy: TableCopy, own: OwnCompactions, wanted: Collection[str]) -> None:

@@ -13,7 +13,7 @@ no lock. ``docs/decisions/readers-wait-for-whole-directories.md`` explains why l
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ class KeptOut:
     :param policy: the policy whose target has the table.
     :param table: name of the table.
     :ivar is_needed: the table may have a directory of which a part is in place.
+    :ivar is_lost: somebody has aborted the transaction, so that readers may come in.
     """
 
     def __init__(self, client: MetastoreClient, policy: ReplicationPolicy, table: str) -> None:
@@ -52,6 +53,7 @@ class KeptOut:
         self._txn_id = self._replay.opened.target_txns[_NUMBER]
         #: A killed load has opened it, and may have moved a part of a directory.
         self.is_needed = self.is_left = self._txn_id <= before
+        self.is_lost = False
 
     def lock(self, check: Callable[[], None]) -> None:
         """Request the lock, unless a killed load has it, and wait until all readers have ended.
@@ -81,6 +83,7 @@ class KeptOut:
         """
         answer = self._client.heartbeat_txn_range(self._txn_id, self._txn_id)
         if self._txn_id in {*(answer.aborted or ()), *(answer.nosuch or ())}:
+            self.is_lost = True
             raise TransactionAbortedError(
                 f"Transaction {self._txn_id}, which kept readers out of {self._database}.{self._table}, was "
                 "aborted by request.",
@@ -97,8 +100,11 @@ class KeptOut:
         """Let readers in after an error, unless they would read a part of a directory."""
         if self.is_needed:
             note = (
-                f"Readers of {self._database}.{self._table} are kept out until a load of the replica ends, "
-                f"because a directory of the table may be incomplete (transaction {self._txn_id})."
+                f"Readers of {self._database}.{self._table} may read an incomplete directory until a load of "
+                f"the replica ends, because transaction {self._txn_id} keeps them out no more."
+                if self.is_lost
+                else f"Readers of {self._database}.{self._table} are kept out until a load of the replica "
+                f"ends, because a directory of the table may be incomplete (transaction {self._txn_id})."
             )
             error.add_note(note)
             logger.warning("%s", note)
@@ -122,6 +128,26 @@ class KeptOut:
         ]
         # A load that was suspended while it requested a lock may have added another one.
         return min(locks, key=lambda lock: lock.state != types.LockState.ACQUIRED, default=None)
+
+
+def end_left(client: MetastoreClient, policy: ReplicationPolicy, *, keep: Collection[str]) -> list[str]:
+    """Let readers in where killed loads have kept them out, and return the names of these tables.
+
+    A metastore that was restored, or whose client has dropped the target database without Hive, still has
+    such a lock. Nobody but a load of the policy ends it, also if the table is another one by now.
+
+    :param client: client of the target.
+    :param keep: names of tables that may still have a directory of which a part is in place.
+    """
+    locks = client.show_locks(database=policy.target_database)
+    exclusive = {
+        str(lock.tablename) for lock in locks if lock.type == types.LockType.EXCLUSIVE and lock.txnid
+    }
+    tables = sorted(exclusive - {*keep})
+    for table in tables:
+        # This ends no transaction but that of a load, whoever else may hold a lock.
+        Replay(client, policy, table=table).end(_NUMBER)
+    return tables
 
 
 class ReadersKeptOut:
@@ -165,7 +191,18 @@ class ReadersKeptOut:
         else:
             kept_out.end()
 
-    def let_in(self) -> None:
-        """Let readers in where killed loads have kept them out, after all of the cycle's changes."""
+    def let_in(self, tables: Collection[str] = ()) -> None:
+        """Let readers in where killed loads have kept them out, after all of the cycle's changes.
+
+        A load that was killed after its last move, or while it waited for readers, leaves its lock on a table
+        in which nothing is left to place. The sweep would abort that transaction, and mark the target's
+        database as one that Hive's own loads refuse.
+
+        :param tables: names of tables whose directories are whole, whether or not this load has placed any.
+        """
         while self._left:
             self._left.pop().end()
+        locks = self._client.show_locks(database=self._policy.target_database) if tables else ()
+        locked = {str(lock.tablename) for lock in locks}
+        if locked.intersection(tables):
+            end_left(self._client, self._policy, keep=locked.difference(tables))

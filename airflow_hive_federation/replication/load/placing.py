@@ -131,9 +131,13 @@ class Placing:
             # Readers stay out of a table that would show them rows twice.
             self.refuse_overlaps(table)
 
-    def let_readers_in(self) -> None:
-        """Let readers in where loads that were killed have kept them out; see :mod:`.kept_out`."""
-        self._readers.let_in()
+    def let_readers_in(self, tables: Collection[str] = ()) -> None:
+        """Let readers in where loads that were killed have kept them out; see :mod:`.kept_out`.
+
+        :param tables: names of the tables that the load concerns. In a take-over there are none: a later
+            load, whose files it removes afterwards, may have begun with a directory of theirs.
+        """
+        self._readers.let_in(tables)
 
     def refuse_overlaps(self, *tables: str) -> None:
         """Refuse to go on if a compaction of the target has ended beside directories that are placed.

@@ -249,7 +249,7 @@ class TargetLoad:
             if copy.extraneous:
                 self._step(Step.REMOVE_FILES, name)
                 remove_extraneous(copy, self._policy.storage_options, check=self._check)
-        self._placing.let_readers_in()
+        self._placing.let_readers_in(() if self._given_up else self._entries)
 
     def describe(self) -> None:
         for entry in self._concerned:

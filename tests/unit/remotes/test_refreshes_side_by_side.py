@@ -130,6 +130,33 @@ def test_a_metastore_without_locks_is_refreshed_without_them(
     assert "keeps no locks" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "outage",
+    ["a moment", "the database for a moment", "the database", "the gateway's metastore of transactions"],
+)
+def test_a_metastore_that_fails_is_not_one_without_locks(
+    outage: str, mirror: Remotes, near: MemoryMetastore, far: MemoryCatalog
+) -> None:
+    """Its calls may succeed a second later, beside another refresh."""
+    failures = {"a moment": 2, "the database for a moment": 4}.get(outage, 1000)
+    text = "upstream is down" if "gateway" in outage else "Internal error processing"
+
+    def fails(_args: Any) -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise ApplicationFault(message=text, type=6)
+
+    move(far, "plain", "file:/first")
+    near.before |= dict.fromkeys(["lock", "get_open_txns_req"], fails)
+    if outage.startswith("the database"):
+        near.before["get_databases"] = fails
+    near.calls.clear()
+    with pytest.raises(MetastoreServerError, match=text):
+        mirror.refresh(Kind.DATABASE, MIRROR)
+    assert near.writes == []
+
+
 def test_a_refresh_waits_for_another_that_lives(
     mirror: Remotes, near: MemoryMetastore, far: MemoryCatalog, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

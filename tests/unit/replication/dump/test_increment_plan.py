@@ -115,6 +115,22 @@ def test_the_plan_of_a_table_names_the_partitions_that_events_name() -> None:
     assert plan_table("t", source, target, folded(History().allocate("t", (1, 5)))).partitions == set()
 
 
+def test_a_table_or_partition_that_was_rebalanced_is_made_anew() -> None:
+    """Its rows have other numbers, which the deletes that follow name."""
+    history = History().add(ev.Compacted, table="t", rebalanced=True).add(ev.Compacted, table="u")
+    history.add(ev.Compacted, table="p", partition="p=1", rebalanced=True)
+    changes, target = folded(history), TableState(loaded_id=5, high_watermark=5)
+    work = {name: plan_table(name, write_ids(5), target, changes).work for name in ("t", "u", "p")}
+    assert work == {"t": TableWork.REPLACE, "u": TableWork.NOTHING, "p": TableWork.CONTINUE}
+    assert changes.partitions_gone == {"p": {"p=1"}}
+    assert plan_table("p", write_ids(5), target, changes).partitions == {"p=1"}
+    # The load that has made the table has read the result.
+    assert plan_table("t", write_ids(5), replace(target, loaded_id=11), changes).work is TableWork.CONTINUE
+    # The same partition of a table that is altered as a whole.
+    history.add(ev.Reloaded, table="p").add(ev.Compacted, table="p", partition="p=1", rebalanced=True)
+    assert plan_table("p", write_ids(5), target, folded(history)).partitions is None
+
+
 @pytest.mark.parametrize("case", ["always", "lost", "doubtful", "unnamed", "another table"])
 def test_all_partitions_are_compared_where_events_do_not_name_all(case: str) -> None:
     history = History().allocate("t", (1, 5)).add(ev.PartitionsChanged, table="t", named=("p=1",)).end(1)

@@ -24,6 +24,10 @@ def table(kind: type[ev.TableEvent], name: str = "orders", database: str = "shop
     return kind(event_id=1, event_type="T", database=database, table=name)
 
 
+def rebalanced(name: str) -> ev.Compacted:
+    return ev.Compacted(event_id=1, event_type="T", database="shop", table=name, rebalanced=True)
+
+
 def altered(old: tuple[str, str], new: tuple[str, str]) -> ev.TableAltered:
     return ev.TableAltered(
         event_id=1,
@@ -58,6 +62,8 @@ CASES: list[tuple[ev.Event, bool]] = [
     (table(ev.TableCreated, database="other"), False),
     (table(ev.TableCreated, "tmp_1"), False),
     (table(ev.Compacted), False),
+    (rebalanced("orders"), True),
+    (rebalanced("tmp_1"), False),
     (altered(("shop", "a"), ("shop", "a")), True),
     (altered(("shop", "a"), ("other", "a")), True),
     (altered(("other", "a"), ("shop", "a")), True),

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events as ev
-from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.model.write_ids import ValidTxns, ValidWriteIds
 from airflow_hive_federation.replication.dump.evidence import Evidence
 from airflow_hive_federation.replication.dump.relocated import FormerPlaces
 from airflow_hive_federation.replication.dump.truncated import is_truncated, truncated_partitions
@@ -21,6 +21,7 @@ from airflow_hive_federation.replication.format.manifest import TableEntry
 from tests.support.dumps import manifest
 
 WRITE_IDS = ValidWriteIds(table="d.t", high_watermark=9, aborted_ids=(8,))
+TRANSACTIONS = ValidTxns(high_watermark=20, open_ids=(7,), aborted_ids=(8,))
 
 #: The former files, those that are there now, and whether rows of the former ones stay on the target.
 CASES = [
@@ -46,6 +47,11 @@ UNSEEN = [
     ("delta_1_1/a", "base_0000008/a", True),
     ("delta_1_1/a", "base_0000012/a", True),
     ("delta_1_1/a", "base_0000003_v0000007/a", True),
+    ("delta_1_1/a", "base_0000003_v0000008/a", True),
+    # Hive 4 compacts what was written after a TRUNCATE, and its cleaner removes the rest.
+    ("delta_1_1/a", "base_0000003_v0000006/a", False),
+    ("delta_1_1/a", "base_0000003_v0000006/a delta_4_4/a", False),
+    ("delta_1_1/a delta_2_2/a", "delta_1_2_v0000006/a", False),
     ("delta_1_1_v0000005/a", "delta_1_1_v0000005/a", False),
 ]
 
@@ -74,7 +80,7 @@ def test_tables(tmp_path: Path, former: str, present: str, expected: bool, kille
     for path in present.split():
         file = tmp_path / "t" / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(b"1")
+        file.write_bytes(b'{"thisFileVersion": "0", "dataFormat": "truncated"}')
     before = DumpDirectory(f"file:{tmp_path}/before")
     before.write_files("t", files(former))
     before.finish_dump(manifest(TableEntry(name="t", kind=TableKind.FULL_ACID)))
@@ -91,8 +97,8 @@ def test_tables(tmp_path: Path, former: str, present: str, expected: bool, kille
     evidence = Evidence("d")
     folded: Any = SimpleNamespace(evidence=evidence)
     # A listing alone is no reason.
-    assert not is_truncated(table, WRITE_IDS, folded, places)
+    assert not is_truncated(table, WRITE_IDS, TRANSACTIONS, folded, places)
     named = {"database": "d", "table": "t", "old_database": "d", "old_table": "t"}
     evidence.add(ev.TableAltered(event_id=1, event_type="ALTER_TABLE", truncated=True, **named))
-    assert is_truncated(table, WRITE_IDS, folded, places) is expected
-    assert not is_truncated(table, None, folded, places)
+    assert is_truncated(table, WRITE_IDS, TRANSACTIONS, folded, places) is expected
+    assert not is_truncated(table, None, TRANSACTIONS, folded, places)

@@ -14,7 +14,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.model.write_ids import ValidTxns
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile
+from airflow_hive_federation.replication.format.files import DataLocation, VisibleFile, target_file_path
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
@@ -206,9 +206,19 @@ def test_rows_that_the_target_has_in_directories_of_its_own(
 
 
 def planned(
-    tmp_path: Path, root: str, wanted: list[str], there: list[str], *, complete: int = 0, **options: Any
+    tmp_path: Path,
+    root: str,
+    wanted: list[str],
+    there: list[str],
+    *,
+    complete: int = 0,
+    size_bytes: int = 1,
+    **options: Any,
 ) -> TableCopy:
-    """Plan the copy of an insert-only table below ``root``, whose readers see write ids up to 9."""
+    """Plan the copy of an insert-only table below ``root``, whose readers see write ids up to 9.
+
+    :param size_bytes: the size of each file that is there; those of the source have one byte.
+    """
     policy = ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{tmp_path}/dumps")
     source = "file:/source/t"
     dump = DumpDirectory(f"file:{tmp_path}/dumps/p/2-3-4")
@@ -222,17 +232,55 @@ def planned(
         "t",
         (
             VisibleFile(
-                directory=source, partition="", path=path, target_path=path, size_bytes=1, modified_ns=0
+                directory=source,
+                partition="",
+                path=path,
+                target_path=target_file_path(path),
+                size_bytes=1,
+                modified_ns=0,
             )
             for path in wanted
         ),
     )
     dump.finish_dump(manifest(TableEntry(name="t", kind=TableKind.INSERT_ONLY)))
-    entries = {f"{root}/t/{path}": FileEntry(path=path, size_bytes=1) for path in there}
+    entries = {f"{root}/t/{path}": FileEntry(path=path, size_bytes=size_bytes) for path in there}
     layout = TargetLayout(policy=policy, managed=root)
     return plan_copy(
         dump, layout, dump.table("t"), there=entries, visible=9, before={}, complete=complete, **options
     )
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "refused"),
+    [
+        ("base_0000005_v0000020/bucket_00000", ["bucket_00000"], False),
+        ("base_0000005_v0000020/bucket_00000", ["bucket_00000", "_orc_acid_version"], False),
+        ("base_0000005_v0000020/bucket_00000", ["bucket_00000", "bucket_00001"], True),
+        ("base_0000005_v0000020/bucket_00000", ["bucket_00001"], True),
+        # A load that was killed has copied a part.
+        ("base_0000005_v0000020/bucket_00000 base_0000005_v0000020/bucket_00001", ["bucket_00000"], False),
+        # A writer's directory gets more files.
+        ("base_0000005/bucket_00000", ["bucket_00000", "bucket_00001"], False),
+    ],
+)
+def test_a_result_of_the_source_is_not_copied_over_another_one_of_its_name(
+    wanted: str, there: list[str], refused: bool, tmp_path: Path
+) -> None:
+    files = (wanted.split(), [f"base_0000005/{name}" for name in there])
+    if not refused:
+        planned(tmp_path, "file:/w", *files)
+        return
+    with pytest.raises(TargetChangedError, match="of another compaction"):
+        planned(tmp_path, "file:/w", *files)
+    # A repair copies and removes the files that differ.
+    copy = planned(tmp_path, "file:/w", *files, repaired=[f"file:/w/t/base_0000005/{name}" for name in there])
+    assert copy.extraneous == ["file:/w/t/base_0000005/bucket_00001"]
+
+
+def test_a_result_of_another_size_is_another_one(tmp_path: Path) -> None:
+    files = ["base_0000005_v0000020/bucket_00000"], ["base_0000005/bucket_00000"]
+    with pytest.raises(TargetChangedError, match="of another compaction"):
+        planned(tmp_path, "file:/w", *files, size_bytes=2)
 
 
 BASE_8_OF_TARGET, DELTA_4_TO_8_OF_TARGET = "base_0000008_v0000077", "delta_0000004_0000008_v0000077"

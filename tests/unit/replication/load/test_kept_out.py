@@ -24,6 +24,7 @@ from airflow_hive_federation.replication import left_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load import kept_out, placing
 from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.kept_out import KeptOut, end_left
 from airflow_hive_federation.replication.load.placing import Placing
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -85,7 +86,7 @@ def load(
         if copy.staged:
             made.place("t", copy)
         end_transactions()
-        made.let_readers_in()
+        made.let_readers_in(["t"])
         Replay(client, POLICY).sweep(())
     finally:
         Store.life = before
@@ -134,6 +135,8 @@ def test_a_load_that_is_killed_between_any_two_calls(store: Store) -> None:
         load(store, metastore, Life())
         refuse_rest(store, metastore)
         assert metastore.open_ones() == []
+        # An abort would mark the target's database as one that Hive's own loads refuse.
+        assert {metastore.states[txn] for txn in metastore.locks} <= {"committed"}
     assert half > 8
 
 
@@ -319,8 +322,14 @@ def test_a_transaction_that_somebody_aborts_stops_the_moves(
         metastore.states |= dict.fromkeys(metastore.open_ones(), "aborted")
 
     monkeypatch.setattr(Store, "cp_file", abort_after)
-    with pytest.raises(TransactionAbortedError, match=r"kept readers out of d\.t"):
+    with pytest.raises(TransactionAbortedError, match=r"kept readers out of d\.t") as caught:
         load(store, metastore, Life())
+    assert not metastore.keeps_readers_out()
+    (note,) = caught.value.__notes__
+    assert note == (
+        "Readers of d.t may read an incomplete directory until a load of the replica ends, because "
+        "transaction 1 keeps them out no more."
+    )
     assert set(store.names()).intersection(WANTED) == {path for path in WANTED if path.startswith(MERGED[0])}
 
 
@@ -352,3 +361,26 @@ def test_readers_are_kept_out_where_a_directory_appears_file_by_file(
         "t",
         types.DataOperationType.NO_TXN,
     )
+
+
+def test_a_bootstrap_lets_readers_in_where_the_load_of_a_dropped_target_has_kept_them_out(
+    store: Store,
+) -> None:
+    metastore = Metastore()
+    client: Any = Client(metastore, Life())
+    KeptOut(client, POLICY, "t").lock(lambda: None)
+    # A table that the bootstrap does not copy may still have a part of a directory.
+    assert end_left(client, POLICY, keep=["t"]) == []
+    assert metastore.keeps_readers_out()
+    assert end_left(client, POLICY, keep=[]) == ["t"]
+    assert not metastore.keeps_readers_out()
+    assert metastore.open_ones() == []
+
+
+def test_a_bootstrap_ends_no_transaction_of_others(store: Store) -> None:
+    metastore = Metastore()
+    client: Any = Client(metastore, Life())
+    (theirs,) = client.open_txns()
+    client.lock([], txn_id=theirs)
+    end_left(client, POLICY, keep=[])
+    assert metastore.open_ones() == [theirs]

@@ -66,6 +66,7 @@ def increments(policy: ReplicationPolicy, copy: TableCopy) -> Any:
     load._directory = DumpDirectory(f"{policy.directory}/7-8-9")
     load._manifest = manifest(kind=DumpKind.INCREMENT)
     load._concerned, load._unfinished = [], None
+    load._entries, load._given_up = {}, ()
     load._copies = {"t": copy}
     load._places = SimpleNamespace(spare_shared=quiet, each_once=iter)
     load._copy_items = lambda: ()
@@ -107,7 +108,7 @@ def test_readers_that_a_killed_load_kept_out_come_in_after_the_last_change(
 ) -> None:
     load, found = increments(policy, TableCopy(extraneous=[f"file:{file}"])), []
     load._check = quiet
-    load._placing = SimpleNamespace(let_readers_in=lambda: found.append(file.exists()))
+    load._placing = SimpleNamespace(let_readers_in=lambda _: found.append(file.exists()))
     load.drop()
     assert found == [False]
 
