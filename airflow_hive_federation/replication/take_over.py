@@ -330,6 +330,8 @@ def _end_load(
             observer=watch,
             check=lock.check,
             given_up=later,
+            # The take-over itself aborts the transactions, after it has removed the files that wait for them.
+            sweeps=False,
         )
     except SILENCE:
         # The source's read transaction could not be ended, after the target was published.

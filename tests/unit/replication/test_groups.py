@@ -59,7 +59,9 @@ from airflow_hive_federation.replication.groups.membership import (
 from airflow_hive_federation.replication.groups.naming import member_named
 from airflow_hive_federation.replication.groups.status import group_status
 from airflow_hive_federation.replication.groups.take_over import take_over_group
+from airflow_hive_federation.replication.groups.together import MemberLoad
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.stages import Stage
 from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.repair import repair_replica
@@ -72,6 +74,7 @@ from tests.support.dumps import manifest
 
 #: Stands for connections and functions that a refusal precedes.
 NOTHING: Any = None
+LOADED = LoadSummary(dump="", database="a", event_id=4, tables=0, partitions=0, functions=0)
 
 
 def policy(name: str, **fields: Any) -> ReplicationPolicy:
@@ -473,6 +476,42 @@ def test_members_share_the_names_of_their_transactions() -> None:
 
 def _replay(member_policy: ReplicationPolicy) -> Replay:
     return Replay(None, member_policy)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source_lost", [True, False])
+def test_a_groups_load_aborts_dangling_transactions_unless_the_source_is_lost(
+    source_lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of a member that does nothing in this load may wait for the transactions of a later one."""
+    steps: list[str] = []
+    group = ReplicationGroup(name="shop", policies=[policy("a", dump_root=f"file:{tmp_path}")])
+    dump = f"{group.policies[0].directory}/1-2-3"
+    line = GroupMember(group="shop", policy="a", dump=dump, event_id=4, idle=False)
+
+    def ending() -> Iterator[Stage]:
+        yield from (Stage.SURVEYED, Stage.COPIED, Stage.ALLOCATED, Stage.PREPARED)
+
+    held = SimpleNamespace(
+        target=SimpleNamespace(client=nullcontext), check=lambda: None, prove=lambda: None, locks={}
+    )
+    replay = SimpleNamespace(open=lambda *_: None, opened=None, sweep=lambda _: steps.append("sweep"))
+    for name, stand_in in {
+        "hold_group": lambda *_: nullcontext(held),
+        "_members": lambda *_: ({"a": line}, []),
+        "_manifest": lambda *_: SimpleNamespace(open_writes={}),
+        "_check_members": lambda *_: None,
+        "_missing": lambda *_: {},
+        "_switch": lambda *_, **__: steps.append("switch"),
+        "_load_of": lambda *_, **__: MemberLoad(group.policies[0], dump, ending()),
+        "loaded_dump": lambda *_: "",
+        "Replay": lambda *_: replay,
+        "_finished": lambda *_, **__: steps.append("publish") or LOADED,
+        "retention": SimpleNamespace(forget_old_dumps=lambda *_, **__: None),
+    }.items():
+        monkeypatch.setattr(f"airflow_hive_federation.replication.groups.load.{name}", stand_in)
+    dumped = GroupDump(group="shop", dump=dump, event_id=4, members=[line])
+    load_group(NOTHING, NOTHING, group, dumped, run_copy=NOTHING, source_lost=source_lost)
+    assert steps == ["switch", *([] if source_lost else ["sweep"]), "publish"]
 
 
 # -- status ----------------------------------------------------------------------------------------------
