@@ -8,7 +8,8 @@ those before it. Two steps precede the first write to such a target:
    the shape of no table, and ends no transaction, before all its files are copied. So the loads that began
    later have left files and open transactions, and their files are removed first. But a load drops tables
    and partitions that it is about to make anew before it copies anything (see :mod:`.overtaken_loads`). If
-   the earlier load needs one of them, it stays as it is: unfinished.
+   the earlier load needs one of them, it stays as it is: unfinished. The report names those that the target
+   lacks in the end.
 2. Files that wait for transactions which will never be replayed are removed, because writers of the target
    would soon receive the write ids of these files. A file of a streaming batch may hold rows of such
    transactions beside rows that readers see: it keeps only the latter.
@@ -31,6 +32,7 @@ from airflow_hive_federation.model.write_ids import RangeState
 from airflow_hive_federation.progress.events import TakenOver
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
+from airflow_hive_federation.progress.quantities import first_of
 from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.failover import SILENCE, let_go
 from airflow_hive_federation.replication.failover_results import FailoverResult
@@ -55,6 +57,7 @@ from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_layout
 from airflow_hive_federation.replication.replica.layout import final_uri
+from airflow_hive_federation.replication.replica.missing_objects import missing_objects
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.digests import digest_file
@@ -76,11 +79,14 @@ class TakeOverReport:
     :param database: the database of the former target, which may now be written.
     :param event_id: last event of the lost source that the database has.
     :param removed: number of files removed that waited for transactions which were never replayed.
+    :param missing: names of tables that the target had at that event and lacks, and of partitions, as
+        ``table/partition``. A killed load has dropped them, in order to make them anew.
     """
 
     database: str
     event_id: int
     removed: int
+    missing: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -90,7 +96,7 @@ class TakeOverReport:
     @property
     def event(self) -> TakenOver:
         """Return the report as an event of progress."""
-        return TakenOver(database=self.database, event_id=self.event_id)
+        return TakenOver(database=self.database, event_id=self.event_id, missing=self.missing)
 
     def result(self) -> FailoverResult:
         """Return the report as tasks and commands return it."""
@@ -99,6 +105,7 @@ class TakeOverReport:
             database=self.database,
             event_id=self.event_id,
             removed=self.removed,
+            missing=self.missing,
             summary=self.summary,
         )
 
@@ -224,10 +231,20 @@ def release(
     :raises FailoverError: the source answers.
     """
     event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
+    missing = missing_objects(client, policy)
+    if missing:
+        logger.warning(
+            "Target database %s lacks %s, which it had at event %s: killed loads have dropped them.",
+            policy.target_database,
+            first_of(missing),
+            event_id,
+        )
     step(Step.LET_GO)
     refuse_living(source, policy)
     let_go(client, policy)
-    return TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)
+    return TakeOverReport(
+        database=policy.target_database, event_id=event_id, removed=removed, missing=tuple(missing)
+    )
 
 
 def refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
