@@ -171,8 +171,8 @@ def test_a_load_is_overtaken_by_those_that_drop_or_replace_what_it_needs(
     overtaken_loads.refuse_dropped(target(*names), policy, dump, [later.uri])
     with pytest.raises(OvertakenError, match=r"d\.anew was dropped"):
         overtaken_loads.refuse_dropped(target(*names[1:]), policy, dump, [later.uri])
-    # The later load has not dropped this one: somebody else has.
-    overtaken_loads.refuse_dropped(target(*names[:3]), policy, dump, [later.uri])
+    # The later load has dropped neither of these: somebody else has.
+    overtaken_loads.refuse_dropped(target(*names[:2]), policy, dump, [later.uri])
 
 
 def test_a_file_that_the_load_did_not_have_to_copy_is_as_it_was(tmp_path: Path) -> None:
