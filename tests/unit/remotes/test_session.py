@@ -397,6 +397,7 @@ def test_a_try_names_what_earlier_tries_of_its_run_have_refreshed(
     assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["parted", "plain"]
     # A table that is gone updates no asset.
     far.drop_table(DATABASE, "plain")
+    remotes.tried = Try(key="b", number=3)
     assert remotes.refresh(Kind.DATABASE, MIRROR).named == []
     runs = near.databases["mirror"].parameters[RUN].split(",")
     assert [run.partition(" ")[0] for run in runs] == ["b", "a"]
