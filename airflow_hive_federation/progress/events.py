@@ -408,10 +408,15 @@ class FailedOver(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TakenOver(Event):
-    """A target goes on without its source."""
+    """A target goes on without its source.
+
+    :param missing: the names of tables that it had at that event and lacks, and of partitions, as
+        ``table/partition``.
+    """
 
     database: str
     event_id: int
+    missing: tuple[str, ...] = ()
 
 
 # -- waits ---------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 #: Units of powers of 1000, the smallest first.
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 _MINUTE_S = 60
@@ -14,6 +16,12 @@ def several(count: int, noun: str, plural: str = "") -> str:
     :param plural: the plural of the noun, if it is not the noun with an ``s``.
     """
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
+def first_of(names: Sequence[str], limit: int = 10) -> str:
+    """Return some of the names, and the number of the others, for instance ``a, b and 3 more``."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return f"{', '.join(names[:limit])}{more}"
 
 
 def size(size_bytes: int) -> str:

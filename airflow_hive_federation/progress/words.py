@@ -12,6 +12,7 @@ from airflow_hive_federation.progress.kinds import Activity, FileJob
 from airflow_hive_federation.progress.quantities import (
     count_rate,
     duration,
+    first_of,
     part_of_size,
     rate,
     several,
@@ -247,9 +248,10 @@ def _failed_over(event: ev.FailedOver) -> str:
 
 @words.register
 def _taken_over(event: ev.TakenOver) -> str:
+    missing = f" Of what it had then, it lacks {first_of(event.missing)}." if event.missing else ""
     return (
         f"Taken over without its source: {event.database} may be written. It has the source's events up "
-        f"to {event.event_id}; what the source did after is lost with it."
+        f"to {event.event_id}; what the source did after is lost with it.{missing}"
     )
 
 

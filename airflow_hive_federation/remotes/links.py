@@ -28,8 +28,10 @@ MEMBER = f"{PREFIX}member"
 PATH = f"{PREFIX}path"
 #: Holds the last event of the remote that the link contains; it is set once the link is complete.
 EVENT = f"{PREFIX}event"
-#: Holds the run that has set the last event, and the event before its first try: see :class:`Run`.
+#: Holds the last runs that have set the event, each with the event before its first try: see :class:`Run`.
 RUN = f"{PREFIX}run"
+#: A link keeps this many runs. Their text is shorter than the shortest limit of a parameter.
+MAX_RUNS = 32
 #: Holds the digest of the remote definition that was copied.
 DEFINITION = f"{PREFIX}definition"
 #: Holds the digest of the names of the remote database's tables, as the last refresh listed them; only for a
@@ -51,7 +53,7 @@ class Run:
     """A task's run that has refreshed a link, perhaps in several tries.
 
     A try that fails after it has set the link's event leaves no event for the next try to read, so the next
-    try begins its report with the events after ``since``.
+    try begins its report with the events after ``since``. Between two tries, other runs may refresh the link.
 
     :param key: a hexadecimal text that all tries of the run share, and no other run has.
     :param since: last event of the remote that the link contained before the first try.
@@ -77,7 +79,7 @@ class Link:
     :param path: ids of the metastores behind the link, the nearest first.
     :param event_id: last event of the remote that the link contains; ``None`` while it is not complete.
     :param definition: digest of the remote definition that was copied.
-    :param run: the run that has set ``event_id``; ``None`` if no task did.
+    :param runs: the last runs that have set ``event_id``, the latest first.
     :param table_names: digest of the names of the remote database's tables at the last refresh, by
         :func:`names_digest`; empty for a remote with events.
     """
@@ -91,7 +93,7 @@ class Link:
     path: tuple[str, ...] = ()
     event_id: int | None = None
     definition: str = ""
-    run: Run | None = None
+    runs: tuple[Run, ...] = ()
     table_names: str = ""
 
     def parameters(self) -> dict[str, str]:
@@ -109,8 +111,8 @@ class Link:
             parameters[TABLE_NAMES] = self.table_names
         if self.event_id is not None:
             parameters[EVENT] = str(self.event_id)
-        if self.run is not None:
-            parameters[RUN] = str(self.run)
+        if self.runs:
+            parameters[RUN] = ",".join(map(str, self.runs))
         return parameters
 
     def leads_to_the_same(self, other: Link) -> bool:
@@ -172,7 +174,7 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             path=tuple(identity for identity in stored.get(PATH, "").split(",") if identity),
             event_id=_event_id(stored[EVENT]) if EVENT in stored else None,
             definition=stored.get(DEFINITION, ""),
-            run=_run(stored[RUN]) if RUN in stored else None,
+            runs=tuple(map(_run, stored[RUN].split(","))) if RUN in stored else (),
             table_names=stored.get(TABLE_NAMES, ""),
         )
     except ValueError as error:

@@ -2,7 +2,8 @@
 
 The tries of a task's run are one refresh: a try may fail after it has written the position, and no event is
 then left for the next try to read. So the position is written together with the run and the event before its
-first try, from which each try of the run begins its report.
+first try, from which each try of the run begins its report. Other runs may refresh the link between two
+tries, so it keeps several.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from airflow_hive_federation.remotes.changes import TableChange, changes_between
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends
 from airflow_hive_federation.remotes.links import (
     DEFINITION,
+    MAX_RUNS,
     NO_EVENT,
     TABLE_NAMES,
     Link,
@@ -75,12 +77,14 @@ def earlier_tries(
     again = linked if whole and tried.number > 1 else ()
     if link.event_id is None or link.event_id == NO_EVENT:
         return link, again
-    if link.run is None or link.run.key != tried.key:
-        return replace(link, run=Run(key=tried.key, since=link.event_id)), again
-    if whole or link.run.since == link.event_id:
+    run = next((run for run in link.runs if run.key == tried.key), None)
+    if run is None:
+        runs = Run(key=tried.key, since=link.event_id), *link.runs
+        return replace(link, runs=runs[:MAX_RUNS]), again
+    if whole or run.since == link.event_id:
         return link, again
     with ends.breaker.guard():
-        changes = changes_after(ends.remote, replace(link, event_id=link.run.since), link.event_id)
+        changes = changes_after(ends.remote, replace(link, event_id=run.since), link.event_id)
     return link, list(_linked(ends, link, changes))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ class FailoverResult:
     :param replica: the database of the former source, which is now a replica; ``None`` after a take-over.
     :param policy: the fields of the policy of the way back; ``None`` after a take-over.
     :param removed: the number of files that a take-over removed, because their transactions never ended.
+    :param missing: the names of tables that the database had at that event and lacks after a take-over, and
+        of partitions, as ``table/partition``.
     """
 
     converged: bool
@@ -40,3 +42,4 @@ class FailoverResult:
     replica: str | None = None
     policy: Mapping[str, Any] | None = None
     removed: int = 0
+    missing: Sequence[str] = ()

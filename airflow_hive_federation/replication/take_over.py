@@ -6,7 +6,10 @@ those before it. Two steps precede the first write to such a target:
 
 1. The last load that had copied all its files no longer needs the source, so it is finished. A load changes
    the shape of no table, and ends no transaction, before all its files are copied. So the loads that began
-   later have left only files and open transactions, and their files are removed first.
+   later have left files and open transactions, and their files are removed first. But a load drops tables
+   and partitions that it is about to make anew before it copies anything (see :mod:`.overtaken_loads`). If
+   the earlier load needs one of them, it stays as it is: unfinished. The report names those that the target
+   lacks in the end.
 2. Files that wait for transactions which will never be replayed are removed, because writers of the target
    would soon receive the write ids of these files. A file of a streaming batch may hold rows of such
    transactions beside rows that readers see: it keeps only the latter.
@@ -22,19 +25,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import (
-    ConfigurationError,
-    FailoverError,
-    FileVanishedError,
-    NoSuchObjectError,
-    TargetChangedError,
-)
+from airflow_hive_federation.errors import FailoverError, FileVanishedError, NoSuchObjectError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.model.write_ids import RangeState
-from airflow_hive_federation.progress.events import Event, StepStarting, TakenOver
+from airflow_hive_federation.progress.events import TakenOver
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import LOGGED, Observer, Steps
+from airflow_hive_federation.progress.quantities import first_of
 from airflow_hive_federation.progress.words import words
 from airflow_hive_federation.replication.failover import SILENCE, let_go
 from airflow_hive_federation.replication.failover_results import FailoverResult
@@ -48,12 +46,18 @@ from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.summary import CopyRunner
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
+from airflow_hive_federation.replication.overtaken_loads import (
+    OvertakenError,
+    overtaken_files,
+    refuse_dropped,
+)
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.policy_changes import refuse_changed
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_lock import CycleLock
 from airflow_hive_federation.replication.replica.database import find_layout
 from airflow_hive_federation.replication.replica.layout import final_uri
+from airflow_hive_federation.replication.replica.missing_objects import missing_objects
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.digests import digest_file
@@ -67,29 +71,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: An earlier load that ends with one of these before its switch cannot be ended: a later one has dropped a
-#: table of it, or replaced a file, or the policy has changed in between. The target then stays as the earlier
-#: one left it.
-NOT_ENDED = (ConfigurationError, FailoverError, NoSuchObjectError, TargetChangedError)
-#: The steps with which a load begins to change what readers of its tables see.
-_SWITCHES = frozenset({Step.END_TRANSACTION, Step.DROP_PARTITIONS, Step.DROP, Step.DESCRIBE, Step.PUBLISH})
-
-
-class SwitchWatch:
-    """Passes the events of a load on, and notes its switch.
-
-    :ivar has_begun: readers of the load's tables may see a part of it.
-    """
-
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self.has_begun = False
-
-    def __call__(self, event: Event) -> None:
-        """Receive an event."""
-        self.has_begun |= isinstance(event, StepStarting) and event.step in _SWITCHES
-        self._observer(event)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TakeOverReport:
@@ -98,11 +79,14 @@ class TakeOverReport:
     :param database: the database of the former target, which may now be written.
     :param event_id: last event of the lost source that the database has.
     :param removed: number of files removed that waited for transactions which were never replayed.
+    :param missing: names of tables that the target had at that event and lacks, and of partitions, as
+        ``table/partition``. A killed load has dropped them, in order to make them anew.
     """
 
     database: str
     event_id: int
     removed: int
+    missing: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -112,7 +96,7 @@ class TakeOverReport:
     @property
     def event(self) -> TakenOver:
         """Return the report as an event of progress."""
-        return TakenOver(database=self.database, event_id=self.event_id)
+        return TakenOver(database=self.database, event_id=self.event_id, missing=self.missing)
 
     def result(self) -> FailoverResult:
         """Return the report as tasks and commands return it."""
@@ -121,6 +105,7 @@ class TakeOverReport:
             database=self.database,
             event_id=self.event_id,
             removed=self.removed,
+            missing=self.missing,
             summary=self.summary,
         )
 
@@ -246,10 +231,20 @@ def release(
     :raises FailoverError: the source answers.
     """
     event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
+    missing = missing_objects(client, policy)
+    if missing:
+        logger.warning(
+            "Target database %s lacks %s, which it had at event %s: killed loads have dropped them.",
+            policy.target_database,
+            first_of(missing),
+            event_id,
+        )
     step(Step.LET_GO)
     refuse_living(source, policy)
     let_go(client, policy)
-    return TakeOverReport(database=policy.target_database, event_id=event_id, removed=removed)
+    return TakeOverReport(
+        database=policy.target_database, event_id=event_id, removed=removed, missing=tuple(missing)
+    )
 
 
 def refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:
@@ -318,7 +313,6 @@ def _end_load(
     :param later: URIs of dumps whose loads have begun since.
     """
     target = lock.target
-    watch = SwitchWatch(observer)
     try:
         refuse_changed(dump.uri, dump.manifest(), policy)
         load_into_target(
@@ -326,28 +320,28 @@ def _end_load(
             target,
             policy,
             dump.uri,
-            run_copy=nothing_to_copy(policy.storage_options, later, digests_before(dump) if later else {}),
-            observer=watch,
+            run_copy=nothing_more_to_copy(target, policy, dump, later),
+            observer=observer,
             check=lock.check,
             given_up=later,
+            # The take-over itself aborts the transactions, after it has removed the files that wait for them.
+            sweeps=False,
         )
     except SILENCE:
         # The source's read transaction could not be ended, after the target was published.
         with target.client() as client:
             if loaded_dump(client, policy) != dump.uri:
                 raise
-    except NOT_ENDED as error:
-        if watch.has_begun or not later:
-            raise
+    except OvertakenError as error:
         note_not_ended(dump.uri, error)
 
 
-def note_not_ended(dump: str, error: Exception) -> None:
+def note_not_ended(dump: str, error: OvertakenError) -> None:
     """Log that an earlier load cannot be ended."""
-    logger.warning("The load of %s stays unfinished, because a later one has begun: %s", dump, error)
+    logger.warning("The load of %s stays unfinished, because of a later one: %s", dump, error)
 
 
-def digests_before(dump: DumpDirectory) -> dict[str, str]:
+def _digests_before(dump: DumpDirectory) -> dict[str, str]:
     """Return the digests of files without write ids that the target had before a load, by canonical URI."""
     manifest = dump.manifest()
     index = TableIndex(DumpDirectory(manifest.previous, dump.options))
@@ -359,34 +353,52 @@ def digests_before(dump: DumpDirectory) -> dict[str, str]:
     }
 
 
+def nothing_more_to_copy(
+    target: MetastorePool, policy: ReplicationPolicy, dump: DumpDirectory, later: Sequence[str]
+) -> CopyRunner:
+    """Return :func:`nothing_to_copy` for a load, after which others may have begun.
+
+    :param target: connections to the target.
+    :param dump: the dump of the load.
+    :param later: URIs of dumps whose loads have begun since.
+    :raises OvertakenError: the load cannot be ended any more.
+    """
+    if not later:
+        return nothing_to_copy(policy.storage_options)
+    with target.client() as client:
+        refuse_dropped(client, policy, dump, later)
+        overtaken = overtaken_files(client, policy, dump, later)
+    return nothing_to_copy(policy.storage_options, overtaken, _digests_before(dump))
+
+
 def nothing_to_copy(
-    options: StorageOptions | None, later: Sequence[str] = (), before: Mapping[str, str] | None = None
+    options: StorageOptions | None,
+    overtaken: Collection[str] = (),
+    before: Mapping[str, str] | None = None,
 ) -> CopyRunner:
     """Return a function that copies no file of a plan: a load that has copied all its files needs no more.
 
     A plan still lists each file without some of its rows, because a listing does not show whether the target
     has the same ones. The record of their copy does.
 
-    :param later: URIs of dumps whose loads have begun since. They may have replaced such a file by
-        one that has these rows and more.
+    :param overtaken: see :func:`.overtaken_loads.overtaken_files`. A later load may have replaced a file
+        without some of its rows by one that has these rows and more.
     :param before: digests of files that the load has not copied, because the target had them, by canonical
         URI. A plan lists them if a later load was about to replace them.
-    :raises FailoverError: the function finds that a file is not as it was copied.
+    :raises OvertakenError: the function finds that a later load has dropped or replaced a file.
+    :raises FailoverError: the function finds that a file is not as it was copied, for another reason.
     """
 
     def check(plan: str, outcomes: str) -> None:
         recorded = _recorded(outcomes, options)
-        replaced = {
-            canonical(final_uri(item.target))
-            for dump in later
-            for item in read_plan(f"{dump}/{COPY_PLAN}", options=options)
-        }
         for item in read_plan(plan, options=options):
             outcome, uri = recorded.get(final_uri(item.target)), canonical(item.target)
             digest = outcome.digest if outcome else (before or {}).get(uri)
-            may_grow = outcome is not None and item.visible_write_ids and uri in replaced
+            may_grow = outcome is not None and item.visible_write_ids and uri in overtaken
             grown = may_grow and is_there(item.target, options=options)
             if not (grown or _has_digest(item.target, digest, options)):
+                if uri in overtaken:
+                    raise OvertakenError(f"{item.target} was dropped or replaced")
                 raise FailoverError(
                     f"{item.target}, which {plan} lists, was copied, and is gone or has other bytes.",
                     remedy="Find and stop the process that changes files there; then take over again.",

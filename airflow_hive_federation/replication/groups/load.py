@@ -94,9 +94,10 @@ def load_group(
     :param target: connections to the target.
     :param dumped: the result of :func:`~.dump.dump_group`.
     :param run_copy: returns the function that carries out a policy's copy plan.
-    :param source_lost: the source does not answer; a load of which all files are copied needs it no more.
+    :param source_lost: the source does not answer; a load of which all files are copied needs it no more. It
+        aborts no transaction: files of any member may wait for those that killed loads have opened.
     :param given_up: URIs of dumps of the members whose loads have begun since. No file of theirs may be
-        in the way, and their transactions stay open.
+        in the way.
     :param observer: receives the events of progress.
     :raises CycleRunningError: another cycle works on a target, or has published since the dump.
     :raises CycleLostError: another process may have taken this one's place.
@@ -134,7 +135,7 @@ def load_group(
                 still_open = {txn for manifest in manifests.values() for txn in manifest.open_writes}
                 _switch(replay, group, members, order=order, still_open=still_open, step=step)
                 advance_all(loads, Stage.PREPARED)
-                if not given_up:
+                if not source_lost:
                     step(Step.SWEEP)
                     if dangling := replay.sweep(sorted(still_open)):
                         observer(DanglingAborted(database=group.name, transactions=tuple(dangling)))

@@ -28,19 +28,16 @@ from airflow_hive_federation.replication.groups.load import load_group
 from airflow_hive_federation.replication.groups.membership import refuse_part
 from airflow_hive_federation.replication.groups.together import hold_group
 from airflow_hive_federation.replication.load.replay import Replay
-from airflow_hive_federation.replication.load.summary import CopyRunner
+from airflow_hive_federation.replication.overtaken_loads import OvertakenError
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.position import loaded_dump
 from airflow_hive_federation.replication.take_over import (
-    NOT_ENDED,
-    SwitchWatch,
     TakeOverReport,
-    digests_before,
     is_copied,
     make_way,
     note_not_ended,
-    nothing_to_copy,
+    nothing_more_to_copy,
     refuse_living,
     release,
     remove_unfinished,
@@ -146,28 +143,23 @@ def _end_load(
                         check=held.check,
                         step=Steps(observer, policy.target_database, held.check),
                     )
-
-    def copier(policy: ReplicationPolicy) -> CopyRunner:
-        begun = later.get(policy.name, ())
-        return nothing_to_copy(
-            policy.storage_options, begun, digests_before(dumps[policy.name]) if begun else {}
-        )
-
-    watch = SwitchWatch(observer)
     try:
+        copiers = {
+            policy.name: nothing_more_to_copy(target, policy, dumps[policy.name], later.get(policy.name, ()))
+            for policy in group.policies
+            if policy.name in dumps
+        }
         load_group(
             source,
             target,
             group,
             dumped,
-            run_copy=copier,
+            run_copy=lambda policy: copiers[policy.name],
             source_lost=True,
             given_up=[uri for uris in later.values() for uri in uris],
-            observer=watch,
+            observer=observer,
         )
-    except NOT_ENDED as error:
-        if watch.has_begun or not later:
-            raise
+    except OvertakenError as error:
         note_not_ended(dumped.dump, error)
     return removed
 

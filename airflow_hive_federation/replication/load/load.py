@@ -59,6 +59,7 @@ def load_into_target(
     observer: Observer = LOGGED,
     check: Callable[[], None] = lambda: None,
     given_up: Collection[str] = (),
+    sweeps: bool = True,
 ) -> LoadSummary:
     """Load a finished dump; one that was published already changes nothing.
 
@@ -71,7 +72,9 @@ def load_into_target(
     :param check: runs before each step and before each file is moved or removed, and raises if the cycle
         must end.
     :param given_up: URIs of dumps whose loads have begun since this dump was made. No file of theirs may be
-        in the way, and their transactions stay open.
+        in the way.
+    :param sweeps: abort dangling transactions. Files of killed loads may wait for these: a take-over removes
+        all such files before it aborts any transaction.
     :raises DumpIncompleteError: the dump is not finished, or the source has removed files it lists.
     :raises FileVanishedError: a file that was copied is gone from the target.
     :raises DumpCorruptError: the dump is not as it was written.
@@ -93,6 +96,7 @@ def load_into_target(
             observer=observer,
             check=check,
             given_up=given_up,
+            sweeps=sweeps,
         )
     )
 
@@ -109,12 +113,14 @@ def staged_load(
     check: Callable[[], None] = lambda: None,
     opened: OpenedTransactions | None = None,
     given_up: Collection[str] = (),
+    sweeps: bool = True,
 ) -> StagedLoad:
     """Load a dump as :func:`load_into_target` does, and pause at each stage.
 
     :param opened: the transactions of the policy's group. The group ends them between the stages
         ``ALLOCATED`` and ``PREPARED``, and aborts dangling ones after that.
     :param given_up: see :func:`load_into_target`.
+    :param sweeps: see :func:`load_into_target`.
     """
     directory = DumpDirectory(dump, policy.storage_options)
     step = Steps(observer, policy.target_database, check)
@@ -135,8 +141,8 @@ def staged_load(
         published_id = load.published_event()
         if published_id is None:
             current = _of_present_files(run_copy, directory)
-            sweeps = opened is None and not given_up
-            yield from _carry_out(load, source, current, in_group=opened is not None, sweeps=sweeps)
+            in_group = opened is not None
+            yield from _carry_out(load, source, current, in_group=in_group, sweeps=sweeps and not in_group)
         else:
             observer(Published(database=policy.target_database, event_id=published_id, earlier=True))
     # The source's cleaner may go on, also if an earlier run published the dump.

@@ -21,6 +21,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient, MetastorePool, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.progress.events import LockContended
+from airflow_hive_federation.progress.observers import Observer, unobserved
 from airflow_hive_federation.replication.cycle import dump_next_increment, is_published, load_dump, load_idle
 from airflow_hive_federation.replication.failover import start_failover
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
@@ -287,6 +288,39 @@ def test_a_take_over_leaves_no_rows_of_a_load_that_has_not_copied_all(site: Grou
     assert {name: ids[:2] for name, ids in site.visible().items()} == whole
 
 
-def take_over(site: GroupSite) -> list[TakeOverReport]:
+def test_a_take_over_aborts_no_transaction_for_whose_end_files_of_an_idle_member_wait(
+    site: GroupSite,
+) -> None:
+    """The metastore would forget the aborted transaction, and readers would see the files."""
+    site.commit()
+    site.cycle()
+    site.commit([ITEMS])
+    whole = site.source_visible()
+    site.stop(site.dump(), "functions", 0)
+    site.commit([ORDERS])
+
+    def interrupted(_: ReplicationPolicy) -> CopyRunner:
+        def copy(plan: str, outcomes: str) -> None:
+            run_copy(plan, f"{outcomes}.lost")
+            raise StorageFullError("The store is full.", path="/")
+
+        return copy
+
+    with pytest.raises(StorageFullError):
+        load_group(site.source, site.target, site.group, site.dump(), run_copy=interrupted)
+
+    waiting = []
+
+    def react(step: str) -> None:
+        if step.startswith("remove files"):
+            with site.target.client() as client:
+                waiting.append(len(Replay(client, site.group.policies[0])._ours()))
+
+    assert [report.removed for report in take_over(site, at_steps(react))] == [1, 0]
+    assert waiting == [1, 1]
+    assert site.visible() == whole
+
+
+def take_over(site: GroupSite, observer: Observer = unobserved) -> list[TakeOverReport]:
     with MetastorePool(MetastoreSettings(uris=("thrift://127.0.0.1:1",)), 2) as lost:
-        return take_over_group(lost, site.target, site.group)
+        return take_over_group(lost, site.target, site.group, observer=observer)

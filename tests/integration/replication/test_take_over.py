@@ -127,7 +127,14 @@ def interrupt(site: Cycles, scene: str) -> None:
 
 def interrupt_again(scenes: dict[str, Cycles]) -> None:
     """Interrupt the next load of the last two scenes before it has copied all."""
-    scenes["none"].write("INSERT INTO lost.t VALUES (5)", "INSERT INTO lost.made VALUES (8)")
+    scenes["none"].write(
+        "INSERT INTO lost.t VALUES (5)",
+        "INSERT INTO lost.made VALUES (8)",
+        # The target loses the former table before it has the files of this one.
+        "DROP TABLE lost.u",
+        f"CREATE TABLE lost.u (id int) {ACID}",
+        "INSERT INTO lost.u VALUES (2)",
+    )
     for scene in ("early", "twice"):
         interrupt(scenes[scene], "copying")
     # It may have copied a part of a delta in which a compaction had merged those of both loads.
@@ -186,6 +193,8 @@ def test_a_lost_source(
     site.write(
         f"CREATE TABLE lost.s (id int) {ACID}",
         f"CREATE TABLE lost.t (id int) {ACID}",
+        f"CREATE TABLE lost.u (id int) {ACID}",
+        "INSERT INTO lost.u VALUES (1)",
         "INSERT INTO lost.t VALUES (1)",
     )
     for scene in SCENES[1:]:
@@ -221,16 +230,18 @@ def test_a_lost_source(
     with pytest.raises(FailoverError, match="answers, but has no database mislaid"):
         take_over(site.source, site.target, replace(site.policy, source_database="mislaid"))
 
-    rows, streamed, removed = {}, {}, {}
+    rows, streamed, removed, missing = {}, {}, {}, {}
     for scene, cycle in scenes.items():
         if scene == "copying":
             file = tmp_path / "policy.toml"
             file.write_text(policy_text(cycle.policy, NOWHERE, target.uri), encoding="utf-8")
             assert main(["replicate", "failover", str(file), "--source-lost", "--json"]) == 0
-            removed[scene] = json.loads(capsys.readouterr().out)["removed"]
+            result = json.loads(capsys.readouterr().out)
+            removed[scene], missing[scene] = result["removed"], tuple(result["missing"])
         else:
             with pool(NOWHERE) as nowhere:
-                removed[scene] = take_over(nowhere, cycle.target, cycle.policy).removed
+                report = take_over(nowhere, cycle.target, cycle.policy)
+            removed[scene], missing[scene] = report.removed, report.missing
         database = cycle.policy.target_database
         for table, read in (("s", streamed), ("t", rows)):
             guarded.execute(f"INSERT INTO {database}.{table} VALUES (9)")
@@ -246,6 +257,8 @@ def test_a_lost_source(
         **dict.fromkeys(copied, "1239"),
     }
     assert {scene for scene, files in removed.items() if not files} == {"none", "replaying"}
+    assert {scene for scene, names in missing.items() if names} == {"early", "twice"}
+    assert missing["early"] == missing["twice"] == ("u",)
     # The name of a table that was not made is free, its directory empty.
     guarded.execute(f"CREATE TABLE lost_copying.made (id int) {ACID}")
     assert guarded.execute("SELECT * FROM lost_copying.made") == []

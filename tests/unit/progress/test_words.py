@@ -190,6 +190,14 @@ WORDS: list[tuple[ev.Event, str]] = [
             "the source did after is lost with it."
         ),
     ),
+    (
+        ev.TakenOver(database="copy", event_id=9, missing=tuple(f"t/p={number}" for number in range(12))),
+        (
+            "Taken over without its source: copy may be written. It has the source's events up to 9; what "
+            "the source did after is lost with it. Of what it had then, it lacks t/p=0, t/p=1, t/p=2, t/p=3, "
+            "t/p=4, t/p=5, t/p=6, t/p=7, t/p=8, t/p=9 and 2 more."
+        ),
+    ),
     (cev.CopyPlanned(database="shop", files=2, size_bytes=3000), "shop: 2 files, 3.0 kB to copy"),
     (cev.TableCopied(table="shop.t", files=1, size_bytes=3), "shop.t: 1 file, 3 bytes copied"),
     (

@@ -24,7 +24,7 @@ from airflow_hive_federation.errors import (
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import probes
-from airflow_hive_federation.remotes.links import EVENT, PATH, RUN
+from airflow_hive_federation.remotes.links import EVENT, MAX_RUNS, PATH, RUN
 from airflow_hive_federation.remotes.positions import Try
 from airflow_hive_federation.remotes.read import read_remote_table, reading_remote_tables
 from airflow_hive_federation.remotes.refresh import OnDropped
@@ -390,13 +390,29 @@ def test_a_try_names_what_earlier_tries_of_its_run_have_refreshed(
     assert remotes.refresh(Kind.DATABASE, MIRROR).named == []
     far.put_table(*changed("plain", note="again"))
     assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["plain"]
-    # Its own run, and no earlier one, is what the link has now.
     remotes.tried = Try(key="b", number=2)
     assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["plain"]
+    # The other run had refreshed the link between this one's tries.
+    remotes.tried = Try(key="a", number=3)
+    assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["parted", "plain"]
     # A table that is gone updates no asset.
     far.drop_table(DATABASE, "plain")
+    remotes.tried = Try(key="b", number=3)
     assert remotes.refresh(Kind.DATABASE, MIRROR).named == []
-    assert near.databases["mirror"].parameters[RUN].startswith("b ")
+    runs = near.databases["mirror"].parameters[RUN].split(",")
+    assert [run.partition(" ")[0] for run in runs] == ["b", "a"]
+
+
+def test_a_link_keeps_the_last_runs_only(remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog) -> None:
+    remotes.run(MAKE_MIRROR)
+    runs = [f"{number:032x}" for number in range(MAX_RUNS + 2)]
+    for key in runs:
+        far.put_table(*changed("plain", note=key))
+        remotes.tried = Try(key=key)
+        assert remotes.refresh(Kind.DATABASE, MIRROR).named == ["plain"]
+    text = near.databases["mirror"].parameters[RUN]
+    assert [run.partition(" ")[0] for run in text.split(",")] == runs[:1:-1]
+    assert len(text) < 2000
 
 
 def test_a_remote_without_events_names_all_tables_when_it_is_tried_again(without_events: Remotes) -> None:

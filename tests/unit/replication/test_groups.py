@@ -24,6 +24,7 @@ from airflow_hive_federation.errors import (
     HiveFederationError,
     MetastoreUnreachableError,
     StorageFullError,
+    TargetChangedError,
 )
 from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
 from airflow_hive_federation.metastore import MetastoreSettings
@@ -46,6 +47,7 @@ from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of, refuse_alone
 from airflow_hive_federation.replication.groups import announcing
+from airflow_hive_federation.replication.groups import take_over as group_take_over
 from airflow_hive_federation.replication.groups.dump import GroupDump
 from airflow_hive_federation.replication.groups.ends import ended_in, ends_of_group
 from airflow_hive_federation.replication.groups.load import GroupLoadSummary, load_group
@@ -59,8 +61,11 @@ from airflow_hive_federation.replication.groups.membership import (
 from airflow_hive_federation.replication.groups.naming import member_named
 from airflow_hive_federation.replication.groups.status import group_status
 from airflow_hive_federation.replication.groups.take_over import take_over_group
+from airflow_hive_federation.replication.groups.together import MemberLoad
 from airflow_hive_federation.replication.load.replay import Replay
+from airflow_hive_federation.replication.load.stages import Stage
 from airflow_hive_federation.replication.load.summary import LoadSummary
+from airflow_hive_federation.replication.overtaken_loads import OvertakenError
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.repair import repair_replica
 from airflow_hive_federation.replication.replica import markers
@@ -72,6 +77,7 @@ from tests.support.dumps import manifest
 
 #: Stands for connections and functions that a refusal precedes.
 NOTHING: Any = None
+LOADED = LoadSummary(dump="", database="a", event_id=4, tables=0, partitions=0, functions=0)
 
 
 def policy(name: str, **fields: Any) -> ReplicationPolicy:
@@ -473,6 +479,73 @@ def test_members_share_the_names_of_their_transactions() -> None:
 
 def _replay(member_policy: ReplicationPolicy) -> Replay:
     return Replay(None, member_policy)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("source_lost", [True, False])
+def test_a_groups_load_aborts_dangling_transactions_unless_the_source_is_lost(
+    source_lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of a member that does nothing in this load may wait for the transactions of a later one."""
+    steps: list[str] = []
+    group = ReplicationGroup(name="shop", policies=[policy("a", dump_root=f"file:{tmp_path}")])
+    dump = f"{group.policies[0].directory}/1-2-3"
+    line = GroupMember(group="shop", policy="a", dump=dump, event_id=4, idle=False)
+
+    def ending() -> Iterator[Stage]:
+        yield from (Stage.SURVEYED, Stage.COPIED, Stage.ALLOCATED, Stage.PREPARED)
+
+    held = SimpleNamespace(
+        target=SimpleNamespace(client=nullcontext), check=lambda: None, prove=lambda: None, locks={}
+    )
+    replay = SimpleNamespace(open=lambda *_: None, opened=None, sweep=lambda _: steps.append("sweep"))
+    for name, stand_in in {
+        "hold_group": lambda *_: nullcontext(held),
+        "_members": lambda *_: ({"a": line}, []),
+        "_manifest": lambda *_: SimpleNamespace(open_writes={}),
+        "_check_members": lambda *_: None,
+        "_missing": lambda *_: {},
+        "_switch": lambda *_, **__: steps.append("switch"),
+        "_load_of": lambda *_, **__: MemberLoad(group.policies[0], dump, ending()),
+        "loaded_dump": lambda *_: "",
+        "Replay": lambda *_: replay,
+        "_finished": lambda *_, **__: steps.append("publish") or LOADED,
+        "retention": SimpleNamespace(forget_old_dumps=lambda *_, **__: None),
+    }.items():
+        monkeypatch.setattr(f"airflow_hive_federation.replication.groups.load.{name}", stand_in)
+    dumped = GroupDump(group="shop", dump=dump, event_id=4, members=[line])
+    load_group(NOTHING, NOTHING, group, dumped, run_copy=NOTHING, source_lost=source_lost)
+    assert steps == ["switch", *([] if source_lost else ["sweep"]), "publish"]
+
+
+@pytest.mark.parametrize("error", [OvertakenError("t was dropped"), TargetChangedError("x is not ours")])
+def test_a_groups_take_over_gives_up_only_a_load_that_a_later_one_has_overtaken(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = ReplicationGroup(name="shop", policies=[policy("a")])
+    line = GroupMember(group="shop", policy="a", dump="file:/dumps/a/1", event_id=4, idle=False)
+    held = SimpleNamespace(target=SimpleNamespace(client=nullcontext), check=lambda: None)
+
+    def failing(*_: object, **__: object) -> None:
+        raise error
+
+    for name, stand_in in {
+        "hold_group": lambda *_: nullcontext(held),
+        "begun_since": lambda *_: ["file:/dumps/a/2"],
+        "make_way": lambda *_, **__: 3,
+        "nothing_more_to_copy": lambda *_: None,
+        "load_group": failing,
+    }.items():
+        monkeypatch.setattr(group_take_over, name, stand_in)
+    dumped = GroupDump(group="shop", dump=line.dump, event_id=4, members=[line])
+    with (
+        nullcontext()
+        if isinstance(error, OvertakenError)
+        else pytest.raises(TargetChangedError, match="ours")
+    ):
+        removed = group_take_over._end_load(
+            NOTHING, NOTHING, group, dumped, unfinished={"a": ()}, observer=NOTHING
+        )
+        assert removed == {"a": 3}
 
 
 # -- status ----------------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.progress.observers import Steps, unobserved
-from airflow_hive_federation.replication import take_over
+from airflow_hive_federation.replication import overtaken_loads, take_over
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
-from airflow_hive_federation.replication.format.manifest import TableEntry
+from airflow_hive_federation.replication.format.manifest import TableChanges, TableEntry
 from airflow_hive_federation.replication.format.unfinished import begun_since, unsettled_loads
+from airflow_hive_federation.replication.overtaken_loads import OvertakenError
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.take_over import is_copied, last_copied, nothing_to_copy
 from airflow_hive_federation.storage.digests import digest_file
@@ -102,7 +103,7 @@ def test_a_take_over_that_was_killed_finds_the_later_loads_of_the_one_it_ended(t
 
 
 def test_a_later_load_may_have_replaced_the_file_of_a_streaming_batch_only(tmp_path: Path) -> None:
-    plan, outcomes, later = (f"{tmp_path.as_uri()}/{name}" for name in ("plan.jsonl", "outcomes", "later"))
+    plan, outcomes = (f"{tmp_path.as_uri()}/{name}" for name in ("plan.jsonl", "outcomes"))
     place = tmp_path / "bucket_00000"
     place.write_bytes(b"rows")
     item = CopyItem(source="file:/source", target=place.as_uri(), size_bytes=8, visible_write_ids="d.t:2:2::")
@@ -110,23 +111,68 @@ def test_a_later_load_may_have_replaced_the_file_of_a_streaming_batch_only(tmp_p
         target=item.target, size_bytes=4, digest=digest_file(item.target).digest, copied=True
     )
     write_records(f"{outcomes}/run.jsonl", [copied])
-    # The batch has ended since.
-    write_bound_plan(f"{later}/load/copy_plan.jsonl", [replace(item, visible_write_ids="")])
     place.write_bytes(b"rows and more")
+    overtaken = {canonical(item.target)}
     for visible in (item.visible_write_ids, ""):
         write_bound_plan(plan, [replace(item, visible_write_ids=visible)])
-        copy = nothing_to_copy(None, [later])
+        copy = nothing_to_copy(None, overtaken)
         if visible:
             copy(plan, outcomes)
         else:
-            with pytest.raises(FailoverError, match="has other bytes"):
+            with pytest.raises(OvertakenError, match="dropped or replaced"):
                 copy(plan, outcomes)
+        # No later load has done this, so somebody can mend it.
         with pytest.raises(FailoverError, match="has other bytes"):
             nothing_to_copy(None)(plan, outcomes)
     place.unlink()
     write_bound_plan(plan, [item])
-    with pytest.raises(FailoverError, match="is gone"):
-        nothing_to_copy(None, [later])(plan, outcomes)
+    with pytest.raises(OvertakenError, match="dropped or replaced"):
+        nothing_to_copy(None, overtaken)(plan, outcomes)
+
+
+def test_a_load_is_overtaken_by_those_that_drop_or_replace_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = ReplicationPolicy(name="p", source_database="d", dump_root=tmp_path.as_uri())
+
+    def entry(name: str, work: TableWork, *renewed: str) -> TableEntry:
+        changes = TableChanges(renewed=renewed)
+        return TableEntry(name=name, kind=TableKind.FULL_ACID, work=work, recorded_changes=changes)
+
+    names = ("anew", "in_part", "plain", "other")
+    files = [
+        SimpleNamespace(partition=partition, uri=f"{name}/{partition}/f")
+        for name in names
+        for partition in ("p=1", "p=2")
+    ]
+    dump: Any = SimpleNamespace(
+        manifest=lambda: SimpleNamespace(changed_tables=[entry(name, TableWork.CONTINUE) for name in names]),
+        table=lambda name: name,
+        files=lambda name, only: [file for file in files if file.uri.startswith(name)],
+    )
+    later = DumpDirectory(f"{policy.directory}/1-2-3")
+    works = (entry("anew", TableWork.REPLACE), entry("in_part", TableWork.CONTINUE, "p=2"))
+    later.finish_dump(manifest(*works, entry("plain", TableWork.CONTINUE), kind=DumpKind.INCREMENT))
+    copied = CopyItem(source="file:/plain/p=1/f", target="file:/t/plain/p=1/f", size_bytes=1)
+    write_bound_plan(f"{later.uri}/load/copy_plan.jsonl", [copied])
+    layout = SimpleNamespace(file=lambda _, file: f"file:/t/{file.uri}")
+    monkeypatch.setattr(overtaken_loads, "find_layout", lambda *_: layout)
+
+    def target(*there: str) -> Any:
+        return SimpleNamespace(list_tables=lambda _: there)
+
+    found = overtaken_loads.overtaken_files(target(), policy, dump, [later.uri])
+    assert sorted(uri.partition("/t/")[2] for uri in found) == [
+        "anew/p=1/f",
+        "anew/p=2/f",
+        "in_part/p=2/f",
+        "plain/p=1/f",
+    ]
+    overtaken_loads.refuse_dropped(target(*names), policy, dump, [later.uri])
+    with pytest.raises(OvertakenError, match=r"d\.anew was dropped"):
+        overtaken_loads.refuse_dropped(target(*names[1:]), policy, dump, [later.uri])
+    # The later load has dropped neither of these: somebody else has.
+    overtaken_loads.refuse_dropped(target(*names[:2]), policy, dump, [later.uri])
 
 
 def test_a_file_that_the_load_did_not_have_to_copy_is_as_it_was(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -30,7 +31,9 @@ from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.load import first_load, given_up, load, placing
 from airflow_hive_federation.replication.load.copying import TableCopy
 from airflow_hive_federation.replication.load.first_load import FirstLoad
-from airflow_hive_federation.replication.load.stages import Stage
+from airflow_hive_federation.replication.load.replay import OpenedTransactions
+from airflow_hive_federation.replication.load.stages import Stage, to_end
+from airflow_hive_federation.replication.load.summary import LoadSummary
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout
@@ -148,6 +151,29 @@ def test_no_step_begins_without_the_lock(
             unused, unused, policy, directory.uri, run_copy=quiet, observer=events.append, check=lost
         )
     assert events == []
+
+
+@pytest.mark.parametrize(
+    ("given", "swept"),
+    [({}, True), ({"sweeps": False}, False), ({"opened": OpenedTransactions()}, False)],
+)
+def test_a_load_aborts_dangling_transactions_unless_its_caller_does(
+    policy: ReplicationPolicy, given: dict[str, Any], swept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group does for all members, and a take-over does after it has removed the files that wait."""
+    directory = DumpDirectory(f"{policy.directory}/7-8")
+    directory.finish_dump(manifest(kind=DumpKind.INCREMENT, event_id=8, previous="file:/dumps/p/6-7-8"))
+    made: Any = MagicMock(spec=TargetLoad, published_event=lambda: None, lease=0)
+    made.summary.return_value = LoadSummary(
+        dump=directory.uri, database="d", event_id=8, tables=0, partitions=0, functions=0
+    )
+    monkeypatch.setattr(load, "TargetLoad", lambda *_, **__: made)
+    monkeypatch.setattr(load, "LeaseKeeper", lambda *_: nullcontext())
+    monkeypatch.setattr(load, "end_lease", quiet)
+    unused: Any = SimpleNamespace(client=nullcontext)
+    to_end(load.staged_load(unused, unused, policy, directory.uri, run_copy=quiet, observer=quiet, **given))
+    assert made.publish.called
+    assert made.sweep.called is swept
 
 
 def test_tables_are_created_side_by_side_and_a_failure_is_about_its_table_alone() -> None:
