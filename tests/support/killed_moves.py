@@ -179,7 +179,13 @@ class Client:
     def show_locks(self, **_: str) -> list[types.ShowLocksResponseElement]:
         self._life.call()
         return [
-            types.ShowLocksResponseElement(lockid=lock_id, txnid=txn, state=self._lock_state(lock_id))
+            types.ShowLocksResponseElement(
+                lockid=lock_id,
+                tablename="t",
+                txnid=txn,
+                type=types.LockType.EXCLUSIVE,
+                state=self._lock_state(lock_id),
+            )
             for lock_id, txn in enumerate(self._metastore.locks, 1)
             if self._metastore.states[txn] == "open"
         ]

@@ -22,6 +22,7 @@ from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.load.creating import changed_by_others, is_ours
 from airflow_hive_federation.replication.load.given_up import check_given_up, remove_given_up
+from airflow_hive_federation.replication.load.kept_out import end_left
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.metadata.definitions import table_kind
@@ -125,12 +126,18 @@ class FirstLoad(TargetLoad):
                 self._drop_given_up(table)
 
     def shape(self) -> None:
-        """Create functions and tables, after the files of loads that were given up are gone."""
+        """Create functions and tables, after the files of loads that were given up are gone.
+
+        Readers come in again where a killed load of an earlier target with this name has kept them out.
+        """
         self._step(Step.SWEEP)
         remove_given_up(
             self._policy, self._copy_plan, self._places, observer=self._observer, check=self._check
         )
         super().shape()
+        # All files are in place, but for those of tables that the target had before, and the source lacks.
+        lacking = {*self._client.list_tables(self._database)} - self._entries.keys()
+        end_left(self._client, self._policy, keep=lacking)
 
     def note_files(self) -> None:
         """Record the times of files without write ids, by which later loads notice foreign writes.

@@ -13,7 +13,7 @@ no lock. ``docs/decisions/readers-wait-for-whole-directories.md`` explains why l
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -122,6 +122,26 @@ class KeptOut:
         ]
         # A load that was suspended while it requested a lock may have added another one.
         return min(locks, key=lambda lock: lock.state != types.LockState.ACQUIRED, default=None)
+
+
+def end_left(client: MetastoreClient, policy: ReplicationPolicy, *, keep: Collection[str]) -> list[str]:
+    """Let readers in where killed loads have kept them out, and return the names of these tables.
+
+    A metastore that was restored, or whose client has dropped the target database without Hive, still has
+    such a lock. Nobody but a load of the policy ends it, also if the table is another one by now.
+
+    :param client: client of the target.
+    :param keep: names of tables that may still have a directory of which a part is in place.
+    """
+    locks = client.show_locks(database=policy.target_database)
+    exclusive = {
+        str(lock.tablename) for lock in locks if lock.type == types.LockType.EXCLUSIVE and lock.txnid
+    }
+    tables = sorted(exclusive - {*keep})
+    for table in tables:
+        # This ends no transaction but that of a load, whoever else may hold a lock.
+        Replay(client, policy, table=table).end(_NUMBER)
+    return tables
 
 
 class ReadersKeptOut:

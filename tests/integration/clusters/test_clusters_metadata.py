@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from airflow_hive_federation.clusters.altering import (
 from airflow_hive_federation.clusters.assignment import assign_tables
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
 from airflow_hive_federation.clusters.copies.objects import copyable
-from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, read_metadata, source_mark
+from airflow_hive_federation.clusters.metadata import Secondary, read_metadata, source_mark
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.primary import change_primary
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry, registry_of_metastore
@@ -271,34 +270,6 @@ def test_a_suspended_change_leaves_a_position_that_has_moved(
     alter_table(client, f"{DATABASE}.acid", change)
     after = client.get_table(DATABASE, "acid").parameters or {}
     assert (after["suspended"], after[key]) == ("true", "7")
-
-
-def test_hive_counts_the_rows_that_it_inserts_during_a_change_of_cluster_metadata(
-    home: tuple[str, Path], client: MetastoreClient, hive_sql_source: HiveSql
-) -> None:
-    """The change writes statistics from before the INSERT, with which Hive would answer the query."""
-    name = f"{DATABASE}.acid_parted"
-    hive_sql_source.execute(
-        f"CREATE TABLE {name} (id INT) PARTITIONED BY (p STRING) STORED AS ORC "
-        "TBLPROPERTIES ('transactional' = 'true')"
-    )
-    hive_sql_source.execute(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b')")
-    described = client.get_table(DATABASE, "acid_parted")
-
-    def insert(now: ClusterMetadata) -> ClusterMetadata:
-        hive_sql_source.execute(f"INSERT INTO {name} VALUES (3, 'a')")
-        return replace(now, primary="C1")
-
-    def note(now: ClusterMetadata) -> ClusterMetadata:
-        return replace(now, primary="C1")
-
-    alter_partition_metadata(client, described, {"p=a": insert, "p=b": note})
-    counts = hive_sql_source.execute(f"SELECT p, count(*) FROM {name} GROUP BY p ORDER BY p")
-    ((rows,),) = hive_sql_source.execute(f"SELECT count(*) FROM {name}")
-    assert (counts, int(rows)) == ([("a", "2"), ("b", "1")], 3)
-    after = {key: part.parameters or {} for key, part in partitions_by_name(client, described).items()}
-    assert "BASIC_STATS" not in after["p=a"].get("COLUMN_STATS_ACCURATE", "")
-    assert "BASIC_STATS" in after["p=b"]["COLUMN_STATS_ACCURATE"]
 
 
 def test_writes_of_hive_make_copies_stale(

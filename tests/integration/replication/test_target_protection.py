@@ -19,6 +19,7 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.drain import begin_drain
+from airflow_hive_federation.replication.load.kept_out import KeptOut
 from airflow_hive_federation.replication.replica.position import read_position
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_outcomes
@@ -192,3 +193,14 @@ def test_a_bootstrap_is_not_loaded_over_a_published_one(case: Case) -> None:
     finally:
         with connected(case.source) as client:
             client.drop_table(DATABASE, "afterwards", delete_data=True)
+
+
+def test_readers_of_a_new_target_wait_for_no_load_of_an_earlier_one(case: Case) -> None:
+    """A client of the metastore has dropped the target, which leaves the lock of a killed load."""
+    case.load()
+    with connected(case.target) as client:
+        KeptOut(client, case.policy, "acid").lock(lambda: None)
+        client.drop_database(DATABASE, delete_data=True, cascade=True)
+        assert [lock.tablename for lock in client.show_locks(database=DATABASE)] == ["acid"]
+        case.load()
+        assert client.show_locks(database=DATABASE) == []

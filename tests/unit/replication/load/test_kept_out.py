@@ -24,6 +24,7 @@ from airflow_hive_federation.replication import left_files
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.load import kept_out, placing
 from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.kept_out import KeptOut, end_left
 from airflow_hive_federation.replication.load.placing import Placing
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.policy import ReplicationPolicy
@@ -352,3 +353,26 @@ def test_readers_are_kept_out_where_a_directory_appears_file_by_file(
         "t",
         types.DataOperationType.NO_TXN,
     )
+
+
+def test_a_bootstrap_lets_readers_in_where_the_load_of_a_dropped_target_has_kept_them_out(
+    store: Store,
+) -> None:
+    metastore = Metastore()
+    client: Any = Client(metastore, Life())
+    KeptOut(client, POLICY, "t").lock(lambda: None)
+    # A table that the bootstrap does not copy may still have a part of a directory.
+    assert end_left(client, POLICY, keep=["t"]) == []
+    assert metastore.keeps_readers_out()
+    assert end_left(client, POLICY, keep=[]) == ["t"]
+    assert not metastore.keeps_readers_out()
+    assert metastore.open_ones() == []
+
+
+def test_a_bootstrap_ends_no_transaction_of_others(store: Store) -> None:
+    metastore = Metastore()
+    client: Any = Client(metastore, Life())
+    (theirs,) = client.open_txns()
+    client.lock([], txn_id=theirs)
+    end_left(client, POLICY, keep=[])
+    assert metastore.open_ones() == [theirs]
