@@ -5,10 +5,6 @@ straight to their places. Results of compactions on the source are not: a base o
 at or below the write ids that readers of the target already see would count as complete while half of it has
 arrived, and hide the directories that it replaces. Such a directory is copied to a hidden place beside, and
 moved when it is whole (see :mod:`.placing`).
-
-Rows of insert-only tables have no write ids: a delta of several write ids shows all of its rows as soon as a
-reader sees one of them (``AcidUtils.processDeltaDir``), and a base does with its own. Where some of them have
-not ended on the target, readers stay out of the table until the cycle's transactions have ended.
 """
 
 from __future__ import annotations
@@ -76,7 +72,6 @@ class TableCopy:
     :param renamed: the URI on the target of a file that was renamed on the source → its former URI there.
     :param contested: canonical URI on the target of each partition in which a compaction of the target could
         make readers see rows of ``staged`` twice → the source's directories there.
-    :param shows_early: readers would see rows before the transactions of these rows have ended.
     """
 
     items: list[CopyItem] = field(default_factory=list)
@@ -84,7 +79,6 @@ class TableCopy:
     extraneous: list[str] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     contested: dict[str, SourceDirectories] = field(default_factory=dict)
-    shows_early: bool = False
 
 
 def total(copies: Mapping[str, TableCopy]) -> tuple[int, int]:
@@ -234,7 +228,6 @@ def plan_copy(
     :raises TargetChangedError: results of compactions of both sides would show rows twice.
     """
     transactional = document.kind.transactional
-    insert_only = document.kind is TableKind.INSERT_ONLY and visible is not None
     directories = directories_of(there)
     # Most tables have none, and looking at the place of each file takes longer.
     has_hidden = any(f"/{STAGE}/" in uri for uri in there)
@@ -244,7 +237,6 @@ def plan_copy(
         target = layout.file(document, file)
         key = canonical(target)
         wanted.add(key)
-        copy.shows_early |= insert_only and _shows_early(file.path, complete)
         present_size = there[key].size_bytes if key in there else None
         same = present_size == file.size_bytes and not file.filtered and key not in repaired
         moved = None
@@ -458,19 +450,6 @@ def _covers(present: DirectoryName, wanted: DirectoryName) -> bool:
         and present.min_write_id <= wanted.min_write_id
         and wanted.max_write_id <= present.max_write_id
     )
-
-
-def _shows_early(path: str, complete: int) -> bool:
-    """Return whether a directory of an insert-only table has rows of several write ids, some not ended.
-
-    :param path: path of a file on the source, where the name of a base shows that a compaction made it.
-    """
-    first, slash, _ = path.partition("/")
-    if not slash or not is_acid_directory(first):
-        return False
-    name = parse_directory(first)
-    has_several = name.min_write_id < name.max_write_id or name.visibility_txn_id > 0
-    return has_several and name.max_write_id > complete
 
 
 def _begins_at_or_below(path: str, write_id: int) -> bool:

@@ -6,11 +6,6 @@ of the kind that replays a source's (``TxnType.REPL_CREATED``). It lasts without
 ``hive.repl.txn.timeout`` (``PerformTimeoutsFunction``), which is 11 days by default. The metastore's map of
 replayed transactions leads the next load to it, as it does to the transactions of the source.
 
-Readers of an insert-only table also stay out while it has a directory with rows of several transactions, of
-which some have not ended: such a directory shows all of its rows as soon as one of them is visible. The lock
-waits for readers that have begun before. One that has taken its snapshot and waits for the lock itself reads
-all rows of the directory afterwards, those of transactions that are not in its snapshot among them.
-
 A directory that only the commit of a transaction shows (``base_5_v77``), as compactions make it, would need
 no lock. ``docs/decisions/readers-wait-for-whole-directories.md`` explains why loads make none.
 """
@@ -166,7 +161,7 @@ class ReadersKeptOut:
         self._left: list[KeptOut] = []
 
     @contextmanager
-    def of(self, table: str, *, until_let_in: bool = False) -> Iterator[Callable[[], None]]:
+    def of(self, table: str) -> Iterator[Callable[[], None]]:
         """Keep the readers of a table out.
 
         If the block raises an error, readers stay out where they would read a part of a directory. So they
@@ -175,7 +170,6 @@ class ReadersKeptOut:
         :meth:`let_in`.
 
         :param table: name of the table.
-        :param until_let_in: readers stay out until :meth:`let_in` in any case.
         :return: a function to call before each directory, which raises if readers may come in again.
         :raises LockTimeoutError: readers of the table do not end.
         """
@@ -186,12 +180,12 @@ class ReadersKeptOut:
         except BaseException as error:
             kept_out.end_or_keep(error)
             raise
-        if kept_out.is_left or until_let_in:
+        if kept_out.is_left:
             self._left.append(kept_out)
         else:
             kept_out.end()
 
     def let_in(self) -> None:
-        """Let readers in where they stay out until here, after all of the cycle's changes."""
+        """Let readers in where killed loads have kept them out, after all of the cycle's changes."""
         while self._left:
             self._left.pop().end()

@@ -125,18 +125,14 @@ class Placing:
         """
         # A worker's lock would keep this load waiting like that of a reader.
         self._refuse_results(table)
-        readers_out = (
-            self._readers.of(table, until_let_in=copy.shows_early)
-            if copy.shows_early or appears_by_files(copy)
-            else nullcontext(lambda: None)
-        )
+        readers_out = self._readers.of(table) if appears_by_files(copy) else nullcontext(lambda: None)
         with readers_out as check_lock:
             place_staged(copy, self._options, check=self._check, check_lock=check_lock)
             # Readers stay out of a table that would show them rows twice.
             self.refuse_overlaps(table)
 
     def let_readers_in(self) -> None:
-        """Let readers in that stay out until the cycle's transactions have ended; see :mod:`.kept_out`."""
+        """Let readers in where loads that were killed have kept them out; see :mod:`.kept_out`."""
         self._readers.let_in()
 
     def refuse_overlaps(self, *tables: str) -> None:

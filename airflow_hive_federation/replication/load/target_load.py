@@ -206,7 +206,7 @@ class TargetLoad:
                 run_copy(plan, f"{self._directory.uri}/load/outcomes")
         prepared.result()
         for name, copy in self._copies.items():
-            if copy.staged or copy.shows_early:
+            if copy.staged:
                 self._step(Step.PLACE, name)
                 self._placing.place(name, copy)
         self._observer(FilesCopied(database=self._database, files=count))

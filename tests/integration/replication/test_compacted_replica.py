@@ -20,14 +20,10 @@ from airflow_hive_federation.errors import HiveFederationError, TargetChangedErr
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.progress.kinds import Step
-from airflow_hive_federation.transactions.locks import read_components
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.incrementing import Cycles, cycles
-from tests.support.observing import at_steps
 
 DATABASE, OTHER, MEANWHILE = "compacted_replica", "compacted_on_both_sides", "compacted_meanwhile"
-EARLY = "compacted_without_write_ids"
 #: The cleaner looks every second, and waits for readers.
 SOON = PollPolicy(first_s=0.1, longest_s=0.5, timeout_s=120)
 
@@ -139,45 +135,6 @@ def test_a_compaction_of_the_target_that_runs_while_a_load_places_one_of_the_sou
         assert sorted(run.rows("SELECT id FROM {db}.t")[1]) == [("0",), ("1",), ("2",)]
         run.assert_equal("SELECT * FROM {db}.t")
         assert (report.state, report.retryable) == ("failed", True)
-
-
-@pytest.mark.slow
-def test_readers_see_no_row_without_a_write_id_before_its_transaction_has_ended(
-    source: EmbeddedMetastore, opened: Opened
-) -> None:
-    """A delta of several transactions of an insert-only table shows all of its rows or none."""
-    with opened(EARLY) as run:
-        run.write(
-            f"CREATE DATABASE {EARLY}",
-            f"CREATE TABLE {EARLY}.t (id int) STORED AS ORC TBLPROPERTIES "
-            "('transactional'='true', 'transactional_properties'='insert_only', 'no_auto_compaction'='true')",
-            f"INSERT INTO {EARLY}.t VALUES (1)",
-        )
-        run.bootstrap()
-        run.write(f"INSERT INTO {EARLY}.t VALUES (2)")
-        compact(source, f"{EARLY}.t", CompactionKind.MINOR)
-        table = f"{run.policy.target_database}.t"
-        locks: list[int | None] = []
-        rows_without_locks: list[object] = []
-
-        def look(step: str) -> None:
-            if locks or not step.startswith(f"{Step.END_TRANSACTION.value} "):
-                return
-            with run.target.client() as client:
-                lock = client.lock(read_components([table]))
-                locks.append(lock.state)
-                client.unlock(lock.lockid or 0)
-            run.target_sql.set("hive.txn.read.locks", "false")
-            rows_without_locks.extend(run.target_sql.execute(f"SELECT id FROM {table}"))
-            run.target_sql.set("hive.txn.read.locks", "true")
-
-        run.load(run.dump().dump, at_steps(look))
-        assert locks == [types.LockState.WAITING]
-        # The row is there for readers without locks: nothing but the lock keeps it from the others.
-        assert sorted(rows_without_locks, key=repr) == [("1",), ("2",)]
-        run.assert_equal("SELECT * FROM {db}.t")
-        with run.target.client() as client:
-            assert client.show_locks(database=run.policy.target_database) == []
 
 
 def compact(metastore: EmbeddedMetastore, table: str, kind: CompactionKind) -> None:

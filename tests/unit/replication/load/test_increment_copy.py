@@ -206,22 +206,15 @@ def test_rows_that_the_target_has_in_directories_of_its_own(
 
 
 def planned(
-    tmp_path: Path,
-    root: str,
-    wanted: list[str],
-    there: list[str],
-    *,
-    complete: int = 0,
-    kind: TableKind = TableKind.INSERT_ONLY,
-    **options: Any,
+    tmp_path: Path, root: str, wanted: list[str], there: list[str], *, complete: int = 0, **options: Any
 ) -> TableCopy:
-    """Plan the copy of a table below ``root``, whose readers see write ids up to 9."""
+    """Plan the copy of an insert-only table below ``root``, whose readers see write ids up to 9."""
     policy = ReplicationPolicy(name="p", source_database="d", dump_root=f"file:{tmp_path}/dumps")
     source = "file:/source/t"
     dump = DumpDirectory(f"file:{tmp_path}/dumps/p/2-3-4")
     document = TableDocument(
         table=types.Table(tableName="t", sd=types.StorageDescriptor(location=source)),
-        kind=kind,
+        kind=TableKind.INSERT_ONLY,
         places=(DataLocation(partition="", location=source),),
     )
     dump.write_table(document)
@@ -234,7 +227,7 @@ def planned(
             for path in wanted
         ),
     )
-    dump.finish_dump(manifest(TableEntry(name="t", kind=kind)))
+    dump.finish_dump(manifest(TableEntry(name="t", kind=TableKind.INSERT_ONLY)))
     entries = {f"{root}/t/{path}": FileEntry(path=path, size_bytes=1) for path in there}
     layout = TargetLayout(policy=policy, managed=root)
     return plan_copy(
@@ -279,31 +272,6 @@ def test_a_part_of_the_rows_in_results_of_the_targets_compactions_ends_the_cycle
         planned(tmp_path, "file:/w", ["delta_0000006_0000011/000000_0"], [f"{own}/000000_0"], complete=9)
     assert caught.value.differences == [f"file:/w/t/{own}"]
     assert "major compaction" in (caught.value.remedy or "")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "early"),
-    [
-        # Readers see 3 to 9 already, and with them 10 and 11.
-        ("delta_0000003_0000011", True),
-        # Readers see all three as soon as the first has ended.
-        ("delta_0000010_0000012", True),
-        ("base_0000011_v0000077", True),
-        # An INSERT OVERWRITE has no rows of others.
-        ("base_0000011", False),
-        ("delta_0000010_0000010_0000", False),
-        ("delta_0000003_0000008", False),
-    ],
-)
-def test_rows_without_write_ids_that_readers_would_see_too_early(
-    wanted: str, early: bool, tmp_path: Path
-) -> None:
-    # A killed load may have placed the directory already.
-    for there in ([], [f"{wanted}/000000_0"]):
-        copy = planned(tmp_path / str(len(there)), "file:/w", [f"{wanted}/000000_0"], there, complete=9)
-        assert copy.shows_early is early
-    full = planned(tmp_path, "file:/w", [f"{wanted}/bucket_00000"], [], complete=9, kind=TableKind.FULL_ACID)
-    assert not full.shows_early
 
 
 def test_a_partition_whose_name_begins_as_that_of_a_delta() -> None:

@@ -59,7 +59,6 @@ def load(
     life: Life,
     *,
     end_transactions: Callable[[], None] = lambda: None,
-    shows_early: bool = False,
 ) -> None:
     """Place what still waits, end the cycle's transactions, and let readers in, as a load does."""
 
@@ -83,9 +82,8 @@ def load(
                 for path in WANTED
                 if f"{STAGE}/{path}" in store.names() and path not in store.names()
             ],
-            shows_early=shows_early,
         )
-        if copy.staged or shows_early:
+        if copy.staged:
             made.place("t", copy)
         end_transactions()
         made.let_readers_in()
@@ -355,27 +353,6 @@ def test_readers_are_kept_out_where_a_directory_appears_file_by_file(
         "t",
         types.DataOperationType.NO_TXN,
     )
-
-
-def test_readers_of_rows_without_write_ids_stay_out_until_these_have_ended(store: Store) -> None:
-    """They would see rows of the transactions that the cycle has yet to end, also if it is killed before."""
-    metastore, kept_out_at_the_end = Metastore(), []
-
-    def end() -> None:
-        kept_out_at_the_end.append(metastore.keeps_readers_out())
-
-    def die() -> None:
-        end()
-        raise KillError
-
-    with pytest.raises(KillError):
-        load(store, metastore, Life(), end_transactions=die, shows_early=True)
-    metastore.time_out()
-    assert metastore.keeps_readers_out()
-    load(store, metastore, Life(), end_transactions=end, shows_early=True)
-    assert kept_out_at_the_end == [True, True]
-    refuse_rest(store, metastore)
-    assert metastore.open_ones() == []
 
 
 def test_a_bootstrap_lets_readers_in_where_the_load_of_a_dropped_target_has_kept_them_out(

@@ -88,7 +88,7 @@ def test_nothing_is_placed_when_readers_are_back(
 ) -> None:
     copy = TableCopy(staged={f"file:{file.parent}": f"file:{file.parents[2]}/{file.parent.name}"})
     monkeypatch.setattr(placing, "appears_by_files", lambda _copy: True)
-    monkeypatch.setattr(placing.ReadersKeptOut, "of", lambda *_, **__: nullcontext(lost))
+    monkeypatch.setattr(placing.ReadersKeptOut, "of", lambda *_: nullcontext(lost))
     load = increments(policy, copy)
     load._check = lambda: None
     with pytest.raises(CycleLostError):
