@@ -14,7 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.catalog.factories import CONNECTION, HIDDEN, Factory, Opening
-from airflow_hive_federation.catalog.roles import HIVE_LACKS
+from airflow_hive_federation.catalog.iceberg_metadata import metadata_checked
+from airflow_hive_federation.catalog.roles import HIVE_LACKS, unreadable
 from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
@@ -153,7 +154,8 @@ class IcebergCatalog(IcebergTableCatalog):
     def get_table(self, database: str, table: str) -> types.Table:
         """Read a table; see :meth:`.roles.Reader.get_table`.
 
-        :raises InvalidObjectError: two tables have names that Hive cannot tell apart.
+        :raises InvalidObjectError: two tables have names that Hive cannot tell apart, or the table's metadata
+            cannot be read.
         """
         named = self._tables(database).get(table.lower())
         if named is None:
@@ -166,10 +168,21 @@ class IcebergCatalog(IcebergTableCatalog):
         named = [
             (name, _refuse_alike(database, tables[name.lower()])) for name in names if name.lower() in tables
         ]
-        return [self._entry(database, name, identifier) for name, identifier in named]
+        return [
+            table for name, identifier in named if (table := self._one_of_many(database, name, identifier))
+        ]
+
+    def _one_of_many(self, database: str, table: str, named: tuple[str, ...]) -> types.Table | None:
+        try:
+            return self._entry(database, table, named)
+        except NoSuchObjectError:
+            return None
+        except InvalidObjectError as error:
+            return unreadable(database, table, str(error.facts["reason"]))
 
     def _entry(self, database: str, table: str, named: tuple[str, ...]) -> types.Table:
-        with self._asking(f"{database}.{table}"):
+        subject = f"{database}.{table}"
+        with self._asking(subject), metadata_checked(subject):
             return _entry(database, table, self._catalog.load_table(named))
 
     def _tables(self, database: str) -> dict[str, list[tuple[str, ...]]]:

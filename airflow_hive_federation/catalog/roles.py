@@ -17,6 +17,9 @@ from airflow_hive_federation.metastore.idl import types
 #: Begins the type of a column, or of a part of it, for which Hive has no type; the catalog's name follows.
 #: So one such table is left out, and does not end the reading of many.
 HIVE_LACKS = "unknown to Hive: "
+#: This parameter holds the reason why a catalog cannot read a table, which then has nothing but its name. So
+#: one such table is left out, too.
+WHY_UNREADABLE = "hive.federation.unreadable"
 
 
 @runtime_checkable
@@ -42,7 +45,10 @@ class Reader(Protocol):
         """
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
-        """Read many tables, without column statistics; those that do not exist are left out."""
+        """Read many tables, without column statistics; those that do not exist are left out.
+
+        One that the catalog cannot read comes as :func:`unreadable` makes it.
+        """
 
     def list_partition_names(self, database: str, table: str) -> list[str]:
         """List the names of all partitions as Hive writes them."""
@@ -117,3 +123,11 @@ class MetastoreOwner(Protocol):
 
 class Catalog(Reader, Protocol):
     """The smallest role that a remote needs."""
+
+
+def unreadable(database: str, table: str, reason: str) -> types.Table:
+    """Return a table that its catalog cannot read.
+
+    :param reason: a clause without a full stop, with the remedy.
+    """
+    return types.Table(dbName=database.lower(), tableName=table.lower(), parameters={WHY_UNREADABLE: reason})

@@ -14,13 +14,12 @@ from airflow_hive_federation.metastore.calls.partitions import PARTITIONS_PER_CA
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.storage.filesystem import canonical
-from airflow_hive_federation.transactions.positions import positions, still, unguarded
-from airflow_hive_federation.transactions.snapshots import is_transactional
+from airflow_hive_federation.transactions.positions import CHANGED, positions, still, unguarded
+from airflow_hive_federation.transactions.snapshots import is_transactional, take_snapshots
 
 Change = Callable[[ClusterMetadata], ClusterMetadata]
 
-#: The metastore sets this parameter, in seconds of its clock, with each change by Hive or Spark.
-CHANGED = "transient_lastDdlTime"
+_ACCURATE = "COLUMN_STATS_ACCURATE"
 _TRIES = 5
 #: The largest difference, in seconds, between the metastore's clock and the local clock.
 _SKEW_S = 10.0
@@ -124,7 +123,8 @@ def alter_table(
     held: frozenset[str] = frozenset()
     tries_left = _TRIES
     while True:
-        with altering(client, name) as check_alone, still(client, database, table_name, held) as check_fences:
+        # A stream waits for the other lock while it holds the fence of its position.
+        with still(client, database, table_name, held) as check_fences, altering(client, name) as check_alone:
             table = _settled(client, database, table_name)
             if not positions(table).keys() <= held:
                 held = frozenset(positions(table))
@@ -220,6 +220,13 @@ def alter_partitions(
     suspended between the check of these locks and the arrival of its call, until the metastore has dropped
     them, such a change is lost; ``LockLostError`` reports that.
 
+    Statements that insert into a transactional table are not excluded: they share their lock with readers,
+    and a transaction may take long. They change a partition's statistics, and its write id. The metastore
+    keeps statistics as accurate only if the partition still has a write id that the snapshot shows, which
+    was taken before the partition was read. If a statement has put others in their place meanwhile, it marks
+    those of this change as inaccurate (``MetaStoreDirectSql.alterPartitions``), and no query is answered by
+    them.
+
     :param change: returns the changed partition, or ``None`` to leave the partition as it is.
     :param locked: the caller already excludes Hive statements.
     :param check: is called right before each alteration; raises if the caller's transaction may have ended.
@@ -229,18 +236,37 @@ def alter_partitions(
     """
     database, name = table.dbName or "", table.tableName or ""
     written: list[types.Partition] = []
-    # Writers of a transactional table alter no partition, and an open transaction may take long.
-    locks = not locked and not is_transactional(table)
+    transactional = is_transactional(table)
     for batch in batches(names, PARTITIONS_PER_CALL):
-        with altering(client, full_name(table), batch if locks else ()) as check_alone:
+        to_lock = () if locked else batch
+        with altering(client, full_name(table), to_lock, beside_inserts=transactional) as check_alone:
+            seen = _valid_write_ids(client, full_name(table)) if transactional else None
             changed = [change(partition) for partition in client.get_partitions_of(database, name, batch)]
             altered = [partition for partition in changed if partition is not None]
+            if transactional:
+                _withdraw_unversioned(altered)
             if altered:
                 check()
                 check_alone()
-                client.alter_partitions(database, name, altered, environment=_ENVIRONMENT)
+                client.alter_partitions(
+                    database, name, altered, environment=_ENVIRONMENT, valid_write_ids=seen
+                )
         written += altered
     return written
+
+
+def _valid_write_ids(client: MetastoreClient, name: str) -> str:
+    return take_snapshots(client, [name])[name.lower()].write_ids.text()
+
+
+def _withdraw_unversioned(partitions: Sequence[types.Partition]) -> None:
+    """Withdraw statistics without a write id, as of a table that became transactional later.
+
+    The metastore compares no write id of such a partition: it would keep them beside rows of an insert.
+    """
+    for partition in partitions:
+        if (partition.writeId or 0) < 1 and _ACCURATE in (partition.parameters or {}):
+            del partition.parameters[_ACCURATE]
 
 
 def partitions_by_name(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_hive_federation.clusters.acid_snapshots import is_current, missing_writes
-from airflow_hive_federation.clusters.altering import CHANGED, full_name, object_name
+from airflow_hive_federation.clusters.altering import full_name, object_name
 from airflow_hive_federation.clusters.catalog_events import Changes, EventLog
 from airflow_hive_federation.clusters.metadata import (
     ClusterMetadata,
@@ -37,6 +37,7 @@ from airflow_hive_federation.model.content_marks import content_mark
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
+from airflow_hive_federation.transactions.positions import CHANGED
 from airflow_hive_federation.transactions.snapshots import is_transactional, take_snapshots
 
 _VIEW = "VIRTUAL_VIEW"

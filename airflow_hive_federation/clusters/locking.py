@@ -1,22 +1,20 @@
 """Takes metastore locks around changes of cluster metadata, copies, and changes of the primary.
 
-The locks are on a database name that Hive does not allow, so that no other locks conflict with them. Where
-Hive's own statements have to wait as well, ordinary Hive locks are taken too.
+The locks have names that Hive does not allow, so that no other locks conflict with them. Where Hive's own
+statements have to wait as well, ordinary Hive locks are taken too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 from airflow_hive_federation.errors import NoSuchLockError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.locks import LOCK_DATABASE, held
+from airflow_hive_federation.transactions.positions import WAITING, alone_altering, unguarded
 from airflow_hive_federation.waiting import PollPolicy
-
-#: Changes of metadata take a few calls of the metastore, and at most a few seconds.
-ALTERING = PollPolicy(first_s=0.05, longest_s=1.0, timeout_s=60.0)
 
 
 def copies_lock(table: str) -> str:
@@ -35,9 +33,14 @@ def exclusive(
     :param name: the database and table.
     :param others_may_read: exclude only other writers.
     """
+    kind = types.LockType.EXCL_WRITE if others_may_read else types.LockType.EXCLUSIVE
+    return _component(kind, name, partition)
+
+
+def _component(kind: types.LockType, name: str, partition: str | None) -> types.LockComponent:
     database, _, table = name.partition(".")
     return types.LockComponent(
-        type=types.LockType.EXCL_WRITE if others_may_read else types.LockType.EXCLUSIVE,
+        type=kind,
         level=types.LockLevel.TABLE if partition is None else types.LockLevel.PARTITION,
         dbname=database,
         tablename=table,
@@ -49,9 +52,14 @@ def exclusive(
 
 @contextmanager
 def altering(
-    client: MetastoreClient, table: str, partitions: Sequence[str] = (), *, policy: PollPolicy = ALTERING
+    client: MetastoreClient,
+    table: str,
+    partitions: Sequence[str] = (),
+    *,
+    beside_inserts: bool = False,
+    policy: PollPolicy = WAITING,
 ) -> Iterator[Callable[[], None]]:
-    """Exclude other changes of a table's cluster metadata during the block, and yield a check of that.
+    """Exclude other changes of a table's metadata by this package during the block; yield a check of that.
 
     Hive statements that write the partitions are excluded as well: they wait, or this function waits for
     them. The lock of a killed or suspended process expires after the metastore's ``hive.txn.timeout``: call
@@ -59,21 +67,32 @@ def altering(
 
     :param table: ``database.table``.
     :param partitions: the names of the partitions that will be altered.
+    :param beside_inserts: exclude only statements that exclude readers: those that move, rename, overwrite or
+        drop the partitions.
     :raises LockTimeoutError: the lock is not granted within the policy's ``timeout_s``.
     :raises LockLostError: as :func:`~airflow_hive_federation.transactions.locks.held`.
     """
-    components = [exclusive(f"{LOCK_DATABASE}.{table.lower()}")]
-    components += [
-        exclusive(table.lower(), partition=partition, others_may_read=True) for partition in partitions
-    ]
-    with held(
-        client,
-        components,
-        policy,
-        f"Other processes have held locks on {table} for {policy.timeout_s} s.",
-        remedy="List the holders by SHOW LOCKS; a killed process's lock ends by hive.txn.timeout.",
-        tables=[table],
-    ) as check:
+    database, _, name = table.partition(".")
+    kind = types.LockType.SHARED_READ if beside_inserts else types.LockType.EXCL_WRITE
+    # A writer of ours waits for the other lock while it holds the locks of its transaction.
+    with (
+        held(
+            client,
+            [_component(kind, table.lower(), partition) for partition in partitions],
+            policy,
+            f"Other processes have held locks on {table} for {policy.timeout_s} s.",
+            remedy="List the holders by SHOW LOCKS; a killed process's lock ends by hive.txn.timeout.",
+            tables=[table],
+        )
+        if partitions
+        else nullcontext(unguarded) as check_partitions,
+        alone_altering(client, database, name, policy=policy) as check_alone,
+    ):
+
+        def check() -> None:
+            check_partitions()
+            check_alone()
+
         yield check
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 
-from airflow_hive_federation.clusters.locking import altering
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -93,23 +92,14 @@ def ensure_position(
         now.parameters = {**(now.parameters or {}), key: NOTHING_YET}
         return now
 
-    with (
-        held(
-            client,
-            excluding_components([name]),
-            lock_policy,
-            f"{name}: no lock within {lock_policy.timeout_s} s to make {key!r}.",
-            tables=[name],
-            remedy="Let the transactions that write to the table end, once, before this stream's first.",
-        ) as check_alone,
-        # Those who change cluster metadata lock no transactions out: they would remove the new parameter.
-        altering(client, name) as check_altering,
-    ):
-
-        def check() -> None:
-            check_alone()
-            check_altering()
-
+    with held(
+        client,
+        excluding_components([name]),
+        lock_policy,
+        f"{name}: no lock within {lock_policy.timeout_s} s to make {key!r}.",
+        tables=[name],
+        remedy="Let the transactions that write to the table end, once, before this stream's first.",
+    ) as check_alone:
         alter_beside_streams(
             client,
             database,
@@ -117,6 +107,6 @@ def ensure_position(
             added,
             # Who moves one of them needs the table's lock, and waits for it with the fence.
             own=positions(described),
-            check=check,
+            check=check_alone,
             environment={"DO_NOT_UPDATE_STATS": "true"},
         )

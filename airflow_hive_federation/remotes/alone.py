@@ -1,7 +1,8 @@
 """Lets one process at a time write a link, by a lock in the local metastore.
 
 A refresh applies the state of the remote that it has read. If it was suspended meanwhile, that state is old:
-it would set a link back behind the position of a later refresh, and no event would name the table again.
+it would set a link back behind the position of a later refresh, and no event would name the table again. A
+link that is dropped beside a refresh would lose some of its tables, or get them back.
 
 The holder of the lock (:mod:`~airflow_hive_federation.transactions.lasting_locks`) checks the age of its last
 confirmed heartbeat right before each call that writes. So one gap remains: a holder that is suspended between
@@ -26,7 +27,7 @@ from airflow_hive_federation.errors import (
     NoSuchLockError,
 )
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.remotes.links import Link
+from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.transactions.heartbeat import Heartbeat, transaction_timeout_s
 from airflow_hive_federation.transactions.lasting_locks import SILENCE_S, LastingLock, heartbeat_of
 from airflow_hive_federation.transactions.locks import LOCK_DATABASE
@@ -45,18 +46,18 @@ _WAITING = PollPolicy(first_s=0.2, longest_s=1.0, timeout_s=600.0)
 
 
 @contextmanager
-def alone(local: HiveCatalog, link: Link) -> Iterator[HiveCatalog]:
+def alone(local: HiveCatalog, kind: Kind, name: Name) -> Iterator[HiveCatalog]:
     """Exclude other writers of a link during the block, and yield the metastore whose calls check that.
 
     A metastore whose database has no tables of locks, such as that of Hive 2.3 in Spark, excludes nobody.
 
     :param local: the local metastore.
-    :param link: the link of a database, or of a table that is not a member of one.
+    :param name: the local name of a remote database, or of a remote table that is not a member of one.
     :raises LockTimeoutError: another process holds the lock, and lives.
     :raises LockLostError: by each call that writes, and at the end of the block, if no heartbeat was
         confirmed for too long, or another process has taken the lock.
     """
-    label = f"{link.kind} {link.local}"
+    label = f"{kind} {name}"
     with local.client() as client:
         taken = _taken(client, label)
         if taken is not None:

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from airflow_hive_federation.catalog.roles import HIVE_LACKS
+from airflow_hive_federation.catalog.roles import HIVE_LACKS, WHY_UNREADABLE
 from airflow_hive_federation.metastore.calls.base import ENGINE
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.objects import TableOrPartition
@@ -68,6 +68,10 @@ _LINK_STATE = frozenset({NAME, PATH, EVENT, DEFINITION, MEMBER})
 
 def why_not(table: types.Table) -> str | None:
     """Return the reason why a remote's table cannot be linked; ``None`` if it can be linked."""
+    return (table.parameters or {}).get(WHY_UNREADABLE) or _why_not_linked(table)
+
+
+def _why_not_linked(table: types.Table) -> str | None:
     if table.tableType == "MATERIALIZED_VIEW":
         return "it is a materialized view, whose rows belong to the remote's transactions"
     if is_view(table):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from airflow_hive_federation.catalog.breaker import CircuitBreaker
@@ -10,6 +10,7 @@ from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.roles import Catalog
 from airflow_hive_federation.errors import NameTakenError, NoSuchObjectError, NotARemoteError, RemoteError
 from airflow_hive_federation.metastore import MetastoreClient
+from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 
 #: Stops the metastore from counting files, which would list the remote's store.
@@ -54,12 +55,19 @@ def drop_link(client: MetastoreClient, name: Name) -> None:
     client.drop_table(database, table, delete_data=False, if_exists=True)
 
 
-def drop_database(client: MetastoreClient, database: str, members: Set[str | None]) -> None:
-    """Drop a local database whose tables are all links, without deleting a file.
+def drop_remote(client: MetastoreClient, local: Name, links: Set[str | None]) -> None:
+    """Drop a link, or a local database whose tables are all links, without deleting a file.
 
-    :param members: names of the links in it.
-    :raises RemoteError: if it holds other tables.
+    :param links: of a database, the names of its tables that are links.
+    :raises RemoteError: if a database holds other tables.
     """
+    if local.table is None:
+        _drop_database(client, local.database or "", links)
+    else:
+        drop_link(client, local)
+
+
+def _drop_database(client: MetastoreClient, database: str, members: Set[str | None]) -> None:
     names = client.list_tables(database)
     if others := sorted(set(names) - members):
         raise RemoteError(
@@ -70,6 +78,20 @@ def drop_database(client: MetastoreClient, database: str, members: Set[str | Non
     for name in names:
         drop_link(client, Name(database=database, table=name))
     client.drop_database(database, delete_data=False, if_exists=True)
+
+
+def is_droppable(kind: Kind, local: Name, parameters: Mapping[str, str] | None, *, if_exists: bool) -> bool:
+    """Return whether a name belongs to a remote, or is free where a statement allows that.
+
+    :param parameters: those of the local table or database; ``None`` if the name is free.
+    :return: false if the name is free.
+    :raises NotARemoteError: if the name belongs to another object, or is free without ``if_exists``.
+    """
+    if parameters is None and if_exists:
+        return False
+    if remote_of(parameters) is None:
+        raise not_a_remote(kind, local, exists=parameters is not None)
+    return True
 
 
 def name_taken(label: str) -> NameTakenError:

@@ -170,7 +170,7 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             remote=_parsed(kind, stored[NAME]),
             via=stored.get(VIA),
             properties=_properties(stored.get(PROPERTIES, "{}")),
-            member=stored.get(MEMBER) == "true",
+            member=is_member(stored),
             path=tuple(identity for identity in stored.get(PATH, "").split(",") if identity),
             event_id=_event_id(stored[EVENT]) if EVENT in stored else None,
             definition=stored.get(DEFINITION, ""),
@@ -184,6 +184,11 @@ def link_of(kind: Kind, local: Name, parameters: Mapping[str, str] | None) -> Li
             f"({PREFIX}…) were changed.",
             remote=str(local),
         ) from error
+
+
+def is_member(parameters: Mapping[str, str] | None) -> bool:
+    """Return true if a table's parameters make it part of a remote database."""
+    return (parameters or {}).get(MEMBER) == "true"
 
 
 def names_digest(names: Iterable[str]) -> str:

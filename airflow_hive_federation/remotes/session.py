@@ -28,17 +28,17 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.remotes import describe
 from airflow_hive_federation.remotes.alone import alone
 from airflow_hive_federation.remotes.describe import Answer
-from airflow_hive_federation.remotes.ends import Ends, drop_database, drop_link, name_taken, not_a_remote
+from airflow_hive_federation.remotes.ends import Ends, drop_remote, is_droppable, name_taken, not_a_remote
 from airflow_hive_federation.remotes.left_out import find_guarded, find_left_out
 from airflow_hive_federation.remotes.links import (
     NO_EVENT,
     READ_ONLY_DATABASE,
     DamagedLink,
     Link,
+    is_member,
     link_of,
     path_behind,
     readable_link,
@@ -190,7 +190,7 @@ class Remotes:
         self._catalogs.factory(link.via).check(link.properties)
         present = self._unfinished(link)
         if not isinstance(present, RefreshReport):
-            with alone(self._local, link) as guarded:
+            with alone(self._local, link.kind, link.local) as guarded:
                 present = self._unfinished(link)
                 if not isinstance(present, RefreshReport):
                     return self._create(guarded, present or link, exists=present is not None)
@@ -215,7 +215,7 @@ class Remotes:
                 remedy=f"ALTER REMOTE DATABASE {link.local.database} SET ….",
                 remote=str(link.local),
             )
-        with alone(self._local, link) as local:
+        with alone(self._local, link.kind, link.local) as local:
             link = self.link(kind, link.local)
             changed = replace(link, properties={**link.properties, **properties}, event_id=None)
             opened = self._open_stored(changed, changed)
@@ -229,18 +229,24 @@ class Remotes:
 
         :return: true if the remote existed.
         :raises NotARemoteError: if the name belongs to another object, or to none.
+        :raises LockTimeoutError: if another process works on the link for ten minutes.
+        :raises LockLostError: if this process was suspended, and another one may work on the link.
         """
         local = self._qualified(name)
         parameters = self._parameters(kind, local)
-        if parameters is None and if_exists:
+        if not is_droppable(kind, local, parameters, if_exists=if_exists):
             return False
-        if remote_of(parameters) is None:
-            raise not_a_remote(kind, local, exists=parameters is not None)
-        if kind is Kind.DATABASE:
-            self._drop_database(local.database or "")
-            return True
-        with self._local.client() as client:
-            drop_link(client, local)
+        # The refresh of a remote database writes its tables, too.
+        is_part = kind is Kind.TABLE and is_member(parameters)
+        owner = (Kind.DATABASE, replace(local, table=None)) if is_part else (kind, local)
+        with alone(self._local, *owner) as guarded:
+            # Another process may have dropped it meanwhile, and given its name to another object.
+            if not is_droppable(kind, local, self._parameters(kind, local), if_exists=if_exists):
+                return False
+            found = self._links_in(local.database or "") if kind is Kind.DATABASE else ()
+            links = {link.local.table for link in found}
+            with guarded.client() as client:
+                drop_remote(client, local, links)
         return True
 
     def refresh(
@@ -254,7 +260,7 @@ class Remotes:
         link = self.open(kind, name).link
         if link.member:
             link = self.open(Kind.DATABASE, Name(database=link.local.database)).link
-        with alone(self._local, link) as local:
+        with alone(self._local, link.kind, link.local) as local:
             # Another process may have refreshed or altered the link until now.
             return self._refresh(local, self.open(link.kind, link.local), on_dropped, whole=whole)
 
@@ -461,11 +467,6 @@ class Remotes:
                     remedy="Name one that it has by CONNECTED TO.",
                     remote=str(opened.link.local),
                 ) from error
-
-    def _drop_database(self, database: str) -> None:
-        members = {member.local.table for member in self._links_in(database) if member.kind is Kind.TABLE}
-        with self._local.client() as client:
-            drop_database(client, database, members)
 
     def _described(self, opened: OpenRemote) -> tuple[Any, str]:
         link = opened.link

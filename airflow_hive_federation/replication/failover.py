@@ -83,6 +83,8 @@ _TARGET = (
     markers.FAILOVER,
     markers.READ_ONLY,
     markers.GROUP,
+    # Whoever replicates into the database later need not drop it for what earlier cycles have aborted.
+    markers.INCOMPATIBLE,
 )
 
 

@@ -2,21 +2,24 @@
 
 A commit moves a position (``CommitTxnKeyValue``), and every change of a table replaces all of its parameters.
 If a commit comes between the reading and the writing of the table, the change sets the position back, and the
-stream reads its input twice. Two means prevent this:
+stream reads its input twice. In the same way, two changes of one table or partition undo each other. Three
+means prevent this:
 
 - The metastore compares one parameter when it alters a table, and refuses the change if it has moved.
 - A transaction that is going to move a position holds a lock of its own, the position's fence. Nobody moves
   a position while another process holds its fence.
+- Those of this package who change cluster metadata, or withdraw statistics, hold one lock per table meanwhile
+  (:func:`alone_altering`).
 
-The first means needs no waiting, and also protects a position that a client without fences moves. The second
-ends with the locks, whose age is checked right before each change. If a process is suspended between that
+The first means needs no waiting, and also protects a position that a client without fences moves. The others
+end with the locks, whose age is checked right before each change. If a process is suspended between that
 check and the arrival of its call at the metastore, until the locks have ended, it may still set back a
 position that is not compared. The end of the block then raises ``LockLostError``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from airflow_hive_federation.errors import MetastoreServerError
@@ -28,7 +31,10 @@ from airflow_hive_federation.waiting import PollPolicy
 PREFIX = "_meta"
 """Begins the key of every position (``TxnStore.TXN_KEY_START``)."""
 WAITING = PollPolicy(first_s=0.05, longest_s=1.0, timeout_s=60.0)
+#: The metastore sets this parameter, in seconds of its clock, with each change by Hive or Spark.
+CHANGED = "transient_lastDdlTime"
 _ATTEMPTS = 5
+_METADATA = "metadata"
 
 
 def positions(table: types.Table) -> dict[str, str]:
@@ -91,6 +97,39 @@ def still(
         yield check
 
 
+def metadata_lock(database: str, table: str) -> types.LockComponent:
+    """Return the lock of those who alter a table's cluster metadata, or statistics of transactional rows.
+
+    As a position's fence, it locks a table that does not exist: no Hive statement waits for it. It lies in
+    the table's own database, where whoever writes to the table may take locks.
+    """
+    return fence(database, table, _METADATA)
+
+
+@contextmanager
+def alone_altering(
+    client: MetastoreClient, database: str, table: str, *, policy: PollPolicy = WAITING
+) -> Iterator[Callable[[], None]]:
+    """Exclude other changes of a table's metadata by this package during the block; yield a check of that.
+
+    Changes of its partitions are excluded, too. Whoever also needs locks of the table or its partitions, or
+    fences of its positions, takes those first: otherwise two processes would wait for each other.
+
+    :raises LockTimeoutError: the lock is not granted within the policy's ``timeout_s``.
+    :raises LockLostError: as :func:`~airflow_hive_federation.transactions.locks.held`.
+    """
+    name = f"{database}.{table}"
+    with held(
+        client,
+        [metadata_lock(database, table)],
+        policy,
+        f"Other processes have held locks on {name} for {policy.timeout_s} s.",
+        remedy="List the holders by SHOW LOCKS; a killed process's lock ends by hive.txn.timeout.",
+        tables=[name],
+    ) as check:
+        yield check
+
+
 def unguarded() -> None:
     """Check nothing: no lock and no transaction has to be alive."""
 
@@ -109,7 +148,9 @@ def alter_beside_streams(
 ) -> None:
     """Alter a table as it is now, and keep the positions that streams commit meanwhile.
 
-    The metastore compares one position. Commits that would move others are waited for, and kept waiting.
+    The metastore compares one position, or else the time of the last change, in seconds, which shows most
+    changes by Hive. Commits that would move other positions, and other changes by this package, are waited
+    for, and kept waiting.
 
     :param change: changes the table, which was just read, and returns it; ``None`` leaves it as it is.
     :param own: keys of positions whose fences the caller's transaction holds.
@@ -123,19 +164,23 @@ def alter_beside_streams(
     held: list[str] = []
     failures = 0
     while True:
-        with still(client, database, name, held) as check_fences:
+        with (
+            still(client, database, name, held) as check_fences,
+            alone_altering(client, database, name) as check_alone,
+        ):
             table = client.get_table(database, name)
             present = positions(table)
             others = sorted(present.keys() - {*own})
             if not {*others[1:]} <= {*held}:
                 held = others[1:]
                 continue
+            expected = _expected(table, others or sorted(present))
             altered = change(table)
             if altered is None:
                 return
-            guard = next(iter(others or sorted(present)), None)
             check()
             check_fences()
+            check_alone()
             try:
                 client.alter_table(
                     database,
@@ -144,12 +189,12 @@ def alter_beside_streams(
                     environment=environment,
                     valid_write_ids=valid_write_ids,
                     write_id=write_id,
-                    expected_parameter=None if guard is None else (guard, present[guard]),
+                    expected_parameter=expected,
                 )
                 return
             except MetastoreServerError as error:
                 failures += 1
-                if guard is None or "has been modified" not in error.message:
+                if expected is None or "has been modified" not in error.message:
                     raise
                 if failures == _ATTEMPTS:
                     raise MetastoreServerError(
@@ -157,3 +202,10 @@ def alter_beside_streams(
                         remedy="Try again.",
                         **error.facts,
                     ) from error
+
+
+def _expected(table: types.Table, keys: Sequence[str]) -> tuple[str, str] | None:
+    """Return what the metastore compares: the first position, or the time of the last change."""
+    parameters = table.parameters or {}
+    key = next(iter(keys), CHANGED)
+    return (key, parameters[key]) if key in parameters else None

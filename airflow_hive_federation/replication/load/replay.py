@@ -40,6 +40,7 @@ from airflow_hive_federation.progress.observers import Steps
 from airflow_hive_federation.replication.dump.increment_plan import allocation_runs
 from airflow_hive_federation.replication.dump.merging import Merging
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.waiting import PollPolicy, retry
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ _ANEW = 1 << 40
 _GAPS = PollPolicy(first_s=0.5, factor=2.0, longest_s=2.0)
 
 #: Names of groups begin with this in the metastore's map. An abort looks up the database that is the first
-#: part of the name, and fails without one (``HMSHandler.abort_txns``); ``default`` always exists.
-_GROUPS = "default.group "
+#: part of the name, and fails without one (``AbortTxnsFunction``); this one always exists.
+_ALWAYS = "default"
+_GROUPS = f"{_ALWAYS}.group "
 
 #: By table, pairs of the source's transaction and write id, ascending by write id.
 Writes = Mapping[str, Sequence[tuple[int, int]]]
@@ -186,6 +188,9 @@ class Replay:
     def sweep(self, still_open: Sequence[int]) -> list[int]:
         """Abort transactions of this policy that stand for no open one of the source, and return their ids.
 
+        The metastore then marks the target database for Hive's ``REPL LOAD``, which refuses it from then on
+        (:data:`.markers.INCOMPATIBLE`). A target of this package is none of ``REPL LOAD``.
+
         :param still_open: the source's open transactions, all of which have been opened here.
         """
         own_txns = self._ours()
@@ -193,9 +198,24 @@ class Replay:
             return []
         expected = set(self._existing({txn: self._open_one(txn) for txn in still_open}).values())
         dangling = sorted(own_txns - expected)
-        if dangling:
+        if dangling and self._repl_policy.startswith(_GROUPS):
+            self._abort_of_group(dangling)
+        elif dangling:
             self._client.abort_txns(dangling)
         return dangling
+
+    def _abort_of_group(self, txns: Sequence[int]) -> None:
+        """Abort transactions, and take back the mark that the metastore gives to a database of others.
+
+        A process that is killed in between leaves the mark, which only Hive's ``REPL LOAD`` reads.
+        """
+        was_marked = markers.INCOMPATIBLE in (self._client.get_database(_ALWAYS).parameters or {})
+        self._client.abort_txns(txns)
+        database = self._client.get_database(_ALWAYS)
+        if was_marked or markers.INCOMPATIBLE not in (database.parameters or {}):
+            return
+        del database.parameters[markers.INCOMPATIBLE]
+        self._client.alter_database(_ALWAYS, database)
 
     def _ours(self) -> set[int]:
         return {

@@ -23,6 +23,11 @@ TARGET_FOR = "repl.target.for"
 SOURCE_OF = "repl.source.for"
 #: The database's end of a failover under way (``SOURCE``, ``TARGET``).
 FAILOVER = "repl.failover.endpoint"
+#: The metastore sets it to ``true`` when somebody aborts a replayed transaction by its id
+#: (``AbortTxnsFunction``). Hive's ``REPL LOAD`` then refuses the database, which must be dropped: its own
+#: transactions may not have been ended in the source's order. Nothing else of Hive reads it. Loads of this
+#: package abort only transactions that have shown no rows and that no later load needs, and do not read it.
+INCOMPATIBLE = "repl.incompatible"
 #: Makes Hive refuse statements that write, where its ``EnforceReadOnlyDatabaseHook`` is configured.
 READ_ONLY = "readonly"
 #: Name of the policy that owns the object.

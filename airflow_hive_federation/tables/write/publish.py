@@ -50,7 +50,7 @@ from airflow_hive_federation.tables.write.plan import (
     statement_directory,
 )
 from airflow_hive_federation.transactions.locks import WriteKind, operation_type
-from airflow_hive_federation.transactions.positions import alter_beside_streams, unguarded
+from airflow_hive_federation.transactions.positions import alone_altering, alter_beside_streams, unguarded
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, retry
 
@@ -401,12 +401,15 @@ def withdraw_accuracy(
 ) -> None:
     """Remove the mark of accuracy from statistics: Hive answers ``count(*)`` from marked statistics.
 
-    :param stale: partitions, or the table alone if it has no partitions; a table is read again.
+    :param stale: partitions, or the table alone if it has no partitions; all are read again, under a lock:
+        a change of cluster metadata since they were read would be lost.
     :param write_id: write id of the transaction that makes the statistics stale.
     :param seen: the table's valid write ids, in Hive's text form.
     :param own_positions: keys of positions that only the caller's transaction moves.
     :param check: is called right before each change; it raises if the caller's transaction may have ended.
-    :raises LockTimeoutError: if streams that commit positions of the table do not let it be altered.
+    :raises LockTimeoutError: if streams that commit positions of the table, or processes that change its
+        cluster metadata, do not let it be altered.
+    :raises LockLostError: if this process was suspended, and others may have altered the table or partitions.
     :raises MetastoreError: if the metastore refuses the change, or others alter the table all the time.
     """
 
@@ -418,15 +421,21 @@ def withdraw_accuracy(
         return now
 
     if layout.partition_keys:
-        check()
-        client.alter_partitions(
-            layout.database,
-            layout.table,
-            [withdrawn(partition) for partition in stale],
-            environment=NO_STATS_UPDATE,
-            valid_write_ids=seen,
-            write_id=write_id,
-        )
+        values = [tuple(partition.values or ()) for partition in stale]
+        with alone_altering(client, layout.database, layout.table) as check_alone:
+            now = partitions_of(client, layout, values).values()
+            changed = [partition for partition in map(withdrawn, now) if partition is not None]
+            if changed:
+                check()
+                check_alone()
+                client.alter_partitions(
+                    layout.database,
+                    layout.table,
+                    changed,
+                    environment=NO_STATS_UPDATE,
+                    valid_write_ids=seen,
+                    write_id=write_id,
+                )
         return
     alter_beside_streams(
         client,

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_hive_federation.clusters.acid_inputs import acid_inputs
-from airflow_hive_federation.clusters.altering import partitions_by_name
+from airflow_hive_federation.clusters.altering import alter_partition_metadata, partitions_by_name
 from airflow_hive_federation.clusters.catalog import MetastoreFacts
 from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
-from airflow_hive_federation.clusters.metadata import Secondary, read_metadata
+from airflow_hive_federation.clusters.metadata import ClusterMetadata, Secondary, read_metadata
 from airflow_hive_federation.clusters.primary import change_primary
 from airflow_hive_federation.clusters.registry import ClusterRegistry, read_registry
 from airflow_hive_federation.compaction.plan import CompactionKind
@@ -323,3 +324,27 @@ def test_routed_statements_read_snapshots(
     moved = client.get_table(DATABASE, "moved")
     assert (moved.parameters or {})["hive.cluster.primary"] == "C2"
     assert client.show_locks(database=DATABASE, table="routed") == []
+
+
+def test_hive_counts_the_rows_that_it_inserts_during_a_change_of_cluster_metadata(
+    hive: HiveSql, client: MetastoreClient
+) -> None:
+    """The change writes statistics from before the INSERT, with which Hive would answer the query."""
+    name = f"{DATABASE}.counted"
+    hive.execute(f"CREATE TABLE {name} (id INT) PARTITIONED BY (p STRING) {ACID}")
+    hive.execute(f"INSERT INTO {name} VALUES (1, 'a'), (2, 'b')")
+    described = client.get_table(DATABASE, "counted")
+
+    def insert(now: ClusterMetadata) -> ClusterMetadata:
+        hive.execute(f"INSERT INTO {name} VALUES (3, 'a')")
+        return replace(now, primary="C1")
+
+    def note(now: ClusterMetadata) -> ClusterMetadata:
+        return replace(now, primary="C1")
+
+    alter_partition_metadata(client, described, {"p=a": insert, "p=b": note})
+    ((count,),) = hive.execute(f"SELECT count(*) FROM {name}")
+    assert int(count) == 3
+    after = {key: part.parameters or {} for key, part in partitions_by_name(client, described).items()}
+    assert "BASIC_STATS" not in after["p=a"].get("COLUMN_STATS_ACCURATE", "")
+    assert "BASIC_STATS" in after["p=b"]["COLUMN_STATS_ACCURATE"]

@@ -18,7 +18,6 @@ from airflow_hive_federation.clusters.altering import (
 from airflow_hive_federation.clusters.assignment import assign_tables
 from airflow_hive_federation.clusters.catalog import MetastoreFacts, clusters_of
 from airflow_hive_federation.clusters.copies.objects import copyable
-from airflow_hive_federation.clusters.locking import LOCK_DATABASE, exclusive
 from airflow_hive_federation.clusters.metadata import Secondary, read_metadata, source_mark
 from airflow_hive_federation.clusters.placement import Session
 from airflow_hive_federation.clusters.primary import change_primary
@@ -39,7 +38,7 @@ from airflow_hive_federation.progress.events import Event, TablesProcessed
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.transactions import locks
-from airflow_hive_federation.transactions.positions import fence
+from airflow_hive_federation.transactions.positions import fence, metadata_lock
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import boot_time_s
 from tests.support.gateway_front import gateway, rows_of_spark
@@ -253,7 +252,7 @@ def test_a_suspended_change_leaves_a_position_that_has_moved(
 
     def change_after_suspension(now: types.Table) -> types.Table:
         with MetastoreClient(MetastoreSettings(uris=(source.uri,))) as other:
-            ours = (fence(DATABASE, "acid", key), exclusive(f"{LOCK_DATABASE}.{DATABASE}.acid"))
+            ours = (fence(DATABASE, "acid", key), metadata_lock(DATABASE, "acid"))
             for lock in ours:
                 for shown in other.show_locks(database=lock.dbname, table=lock.tablename):
                     other.unlock(shown.lockid)

@@ -22,7 +22,6 @@ import pytest
 
 from airflow_hive_federation.cli import ingest as cli_ingest
 from airflow_hive_federation.cli.main import main
-from airflow_hive_federation.clusters.locking import LOCK_DATABASE
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.errors import (
@@ -292,7 +291,7 @@ def test_a_gateway_guards_positions_of_other_databases(settings: MetastoreSettin
     make_table(client, other, "orders")
     ensure_position(client, other, "orders", "_meta.here")
     table(client, "guarded")
-    rule = {"access": ["read", "write"], "databases": [DATABASE, LOCK_DATABASE]}
+    rule = {"access": ["read", "write"], "databases": [DATABASE]}
     with gateway({"upstream": {"uris": list(settings.uris)}, "rule": [rule]}) as serving:
         limited = MetastoreSettings(uris=(serving.fronts[0].uri,))
         with builder(limited, "guarded").with_position_key("_meta.here").connect() as connection:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient
@@ -55,3 +58,21 @@ def test_what_the_metastore_took_too_long_to_open_is_opened_anew(
             (valid_ids,) = client.get_valid_write_ids([f"{DATABASE}.{table}"]).values()
             assert (valid_ids.writeIdHighWaterMark, valid_ids.invalidWriteIds) == (len(pairs), [])
         client.drop_database(DATABASE, delete_data=True, cascade=True)
+
+
+@pytest.mark.parametrize("group", ["", "of_two"])
+def test_what_an_abort_leaves_for_hives_repl_load(target: EmbeddedMetastore, group: str) -> None:
+    """The metastore marks the database of the transaction's name, which is one of others for a group."""
+    policy = replace(POLICY, group=group)
+    with connected(target) as client:
+        client.create_database(types.Database(name=DATABASE))
+        Replay(client, policy).open({"t": [(1_000_201, 1)]})
+        dangling = Replay(client, policy).sweep(())
+        assert len(dangling) == 1
+        marked = [
+            name
+            for name in ("default", DATABASE)
+            if "repl.incompatible" in (client.get_database(name).parameters or {})
+        ]
+        client.drop_database(DATABASE, delete_data=True)
+    assert marked == ([] if group else [DATABASE])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,47 @@ def test_one_table_of_types_that_hive_lacks(properties: dict[str, str]) -> None:
         "its column at is of type timestamp_ns, which Hive lacks",
         "its column list is of type timestamp_ns, which Hive lacks",
     ]
+    theirs.close()
+
+
+def test_tables_whose_metadata_cannot_be_read(properties: dict[str, str]) -> None:
+    """They end no reading of the others, and no refresh of their remote database."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    theirs = SqlCatalog("theirs", **properties)
+    theirs.create_namespace("d")
+    damage: dict[str, Callable[[bytes], bytes | None]] = {
+        "fine": lambda written: written,
+        "later": lambda written: written.replace(b'"format-version":2', b'"format-version":99'),
+        "foreign": lambda written: written.replace(b'"type":"long"', b'"type":"secret-type"'),
+        "cut": lambda written: written[:40],
+        "binary": lambda _written: b"\xff\xfe{}",
+        "missing": lambda _written: None,
+    }
+    for name, change in damage.items():
+        made = theirs.create_table(f"d.{name}", schema=pa.schema([("id", pa.int64())]))
+        metadata = Path(made.metadata_location.removeprefix("file://"))
+        changed = change(metadata.read_bytes())
+        if changed is None:
+            metadata.unlink()
+        else:
+            metadata.write_bytes(changed)
+    given = {f"iceberg.catalog.{name}": value for name, value in {**properties, "name": "theirs"}.items()}
+    with Catalogs() as catalogs:
+        catalog, _ = catalogs.open("iceberg", given, remote="r")
+        read = catalog.get_tables("d", [*damage, "dropped"])
+        reasons = {table.tableName: str(definitions.why_not(table)) for table in read}
+        for name in damage.keys() - {"fine"}:
+            with pytest.raises(InvalidObjectError, match=rf"Iceberg, d\.{name}: .*metadata"):
+                catalog.get_table("d", name)
+    assert list(reasons) == [*damage]
+    assert reasons["fine"] == "None"
+    assert reasons["missing"] == (
+        "its metadata file is missing; restore the file, or drop the table at its catalog"
+    )
+    for name in ("later", "foreign", "cut", "binary"):
+        assert reasons[name].startswith("pyiceberg cannot read its metadata (")
+        assert reasons[name].endswith("); upgrade pyiceberg, or mend the table at its catalog")
     theirs.close()
 
 

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.errors import LockLostError, LockTimeoutError, MetastoreServerError
+from airflow_hive_federation.errors import (
+    LockLostError,
+    LockTimeoutError,
+    MetastoreServerError,
+    NotARemoteError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.remotes import alone
@@ -177,6 +182,49 @@ def test_a_refresh_waits_for_another_that_lives(
     mirror.run(f"CREATE REMOTE TABLE plain CONNECTED TO {DATABASE}.plain VIA 'far'")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["DROP REMOTE DATABASE mirror", "DROP REMOTE TABLE mirror.plain", "DROP REMOTE TABLE damaged"],
+)
+def test_a_link_is_not_dropped_beside_a_refresh(
+    statement: str,
+    mirror: Remotes,
+    near: MemoryMetastore,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The refresh would make tables of the link again, or find a part of it."""
+    mirror.run(f"CREATE REMOTE TABLE damaged CONNECTED TO {DATABASE}.plain VIA 'far'")
+    near.tables["default", "damaged"].parameters["hive.federation.remote.event"] = "none"
+    table_link = statement.endswith("damaged")
+    monkeypatch.setattr(alone, "_WAITING", PollPolicy(first_s=1.0, longest_s=1.0, timeout_s=20.0))
+    lock_id = held(near, "table default.damaged" if table_link else "database mirror")
+    near.calls.clear()
+    with pytest.raises(LockTimeoutError, match="has been working on remote"):
+        mirror.run(statement)
+    assert near.writes == []
+    del near.locks[lock_id]
+    mirror.run(statement)
+    assert "drop_table_req" in near.writes
+    assert not near.locks
+
+
+def test_a_link_whose_name_another_object_has_got_meanwhile_is_not_dropped(
+    mirror: Remotes, near: MemoryMetastore, clock: Clock
+) -> None:
+    lock_id = held(near)
+
+    def replaced(_args: Any) -> None:
+        if near.locks.pop(lock_id, None) is not None:
+            near.databases["mirror"] = types.Database(name="mirror", parameters={})
+
+    near.after["unlock"] = replaced
+    near.calls.clear()
+    with pytest.raises(NotARemoteError, match="Database mirror is not a remote"):
+        mirror.run("DROP REMOTE DATABASE mirror")
+    assert near.writes == []
+
+
 @pytest.mark.parametrize("state", ["silent", "released"])
 def test_the_lock_of_a_killed_refresh_is_taken_over(
     state: str, mirror: Remotes, near: MemoryMetastore, clock: Clock, monkeypatch: pytest.MonkeyPatch
@@ -218,13 +266,13 @@ def test_properties_that_were_altered_meanwhile_are_kept(
     assert mirror.link(Kind.DATABASE, MIRROR).properties == {"note": "altered"}
 
 
-def held(near: MemoryMetastore) -> int:
+def held(near: MemoryMetastore, link: str = "database mirror") -> int:
     """Lock the link for another process; return the id of the lock."""
     component = types.LockComponent(
         type=types.LockType.EXCLUSIVE,
         level=types.LockLevel.TABLE,
         dbname="hive-federation",
-        tablename="remote database mirror",
+        tablename=f"remote {link}",
     )
     near.locks[-1] = types.LockRequest(component=[component], user="ada", hostname="elsewhere")
     return -1

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_hive_federation.catalog.factories import Factory
 from airflow_hive_federation.catalog.open import Catalogs
+from airflow_hive_federation.catalog.roles import unreadable
 from airflow_hive_federation.errors import (
     ConfigurationError,
     CyclicRemoteError,
@@ -298,6 +299,26 @@ def test_a_table_that_can_no_longer_be_linked(
     report = remotes.refresh(Kind.DATABASE, MIRROR)
     assert (report.dropped, list(report.skipped)) == (["plain"], ["plain"])
     assert set(near.tables) == {("default", "plain"), ("mirror", "parted")}
+
+
+def test_a_table_that_its_catalog_cannot_read(
+    remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog
+) -> None:
+    """The other tables are refreshed; a link with the earlier state would show rows of it."""
+    remotes.run(MAKE_MIRROR)
+    reason = "its metadata file is missing; restore the file"
+    for name in ("plain", "never_read"):
+        far.put_table(unreadable(DATABASE, name, reason))
+    later: Any = tables("file:/far")["plain"][0]
+    later.tableName = "later"
+    far.put_table(later)
+    report = remotes.refresh(Kind.DATABASE, MIRROR, whole=True)
+    assert (report.created, report.dropped) == (["later"], ["plain"])
+    assert sorted(report.skipped) == ["never_read", "plain"]
+    assert all(reason in skipped for skipped in report.skipped.values())
+    assert sorted(table for database, table in near.tables if database == "mirror") == ["later", "parted"]
+    described_rows = remotes.describe(Kind.DATABASE, MIRROR, extended=True).rows
+    assert [row[0] for row in described_rows if reason in str(row[-1])] == ["never_read", "plain"]
 
 
 def test_a_table_of_another_with_a_members_name(

@@ -15,7 +15,7 @@ from airflow_hive_federation.ingest import position
 from airflow_hive_federation.ingest.position import ensure_position
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.transactions import locks
+from airflow_hive_federation.transactions import locks, positions
 from airflow_hive_federation.transactions.positions import alter_beside_streams, still
 from airflow_hive_federation.waiting import PollPolicy
 from tests.support.memory_metastore import MemoryMetastore
@@ -162,7 +162,7 @@ def test_each_lock_of_a_change_is_checked(
     assert checked == ["caller", name, "alter"]
 
 
-@pytest.mark.parametrize("name", ["altering", "held"])
+@pytest.mark.parametrize("name", ["alone_altering", "held"])
 def test_each_lock_of_a_new_position_is_checked(
     name: str, metastore: MemoryMetastore, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +171,7 @@ def test_each_lock_of_a_new_position_is_checked(
     def lost(*_args: object, **_keywords: object) -> Any:
         return contextlib.nullcontext(lambda: checked.append(name))
 
-    monkeypatch.setattr(position, name, lost)
+    monkeypatch.setattr(position if name == "held" else positions, name, lost)
     metastore.before["alter_table_req"] = lambda _args: checked.append("alter")
     ensure_position(client, "d", "t", "_meta.new")
     assert checked == [name, "alter"]
@@ -243,6 +243,48 @@ def test_a_suspended_change_of_partitions_reverts_no_other(
     checked: list[int] = []
     alter_partitions(client, table, ["k=1"], changed, check=lambda: checked.append(len(metastore.writes)))
     assert (checked, metastore.writes) == ([0], ["alter_partitions_req"])
+
+
+def test_a_change_of_a_transactional_partition_keeps_no_statistics_that_an_insert_has_replaced(
+    metastore: MemoryMetastore, client: MetastoreClient
+) -> None:
+    """The metastore compares the partition's write id with a snapshot from before the partition was read."""
+    table = types.Table(
+        dbName="d",
+        tableName="p",
+        partitionKeys=[types.FieldSchema(name="k", type="string")],
+        parameters={"transactional": "true"},
+    )
+    accurate = {"COLUMN_STATS_ACCURATE": "{}"}
+    metastore.put_table(
+        table,
+        types.Partition(values=["1"], parameters=dict(accurate), writeId=3),
+        types.Partition(values=["2"], parameters=dict(accurate), writeId=-1),
+    )
+    snapshots: list[str | None] = []
+    held: list[list[tuple[str, int]]] = []
+
+    def altered(args: Any) -> None:
+        snapshots.append(args.req.validWriteIdList)
+        held.append(
+            [(part.tablename, part.type) for lock in metastore.locks.values() for part in lock.component]
+        )
+
+    def changed(now: types.Partition) -> types.Partition:
+        now.parameters = {**(now.parameters or {}), "mark": "set"}
+        return now
+
+    metastore.before["alter_partitions_req"] = altered
+    alter_partitions(client, table, ["k=1", "k=2"], changed)
+    assert [str(text).split(":")[0] for text in snapshots] == ["d.p", "d.p"]
+    assert metastore.calls.index("get_valid_write_ids") < metastore.calls.index("get_partitions_by_names_req")
+    after = metastore.partitions["d", "p"]
+    assert after["k=1"].parameters == {**accurate, "mark": "set"}
+    # Without a write id, the metastore would have nothing to compare.
+    assert after["k=2"].parameters == {"mark": "set"}
+    readers = [("p", types.LockType.SHARED_READ)] * 2
+    # In this order: a writer waits for the last one with the locks of its transaction.
+    assert held == [[*readers, ("p:metadata", types.LockType.EXCLUSIVE)]] * 2
 
 
 def test_a_suspended_start_of_a_stream_sets_no_position_back(

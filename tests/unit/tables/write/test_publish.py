@@ -229,12 +229,16 @@ def test_the_position_of_another_stream_than_the_callers_is_compared(
         del metastore.before["alter_table_req"]
         metastore.tables["d", "plain"].parameters[OTHER] = "2"
 
+    fences: list[str] = []
+    metastore.before["lock"] = lambda args: fences.extend(
+        component.tablename for component in args.rqst.component if "_meta" in component.tablename
+    )
     metastore.before["alter_table_req"] = move
     publish([publication(client, tmp_path, WriteKind.INSERT, [], own=[KEY])])
     after = metastore.tables["d", "plain"].parameters
     assert (after[KEY], after[OTHER], ACCURATE in after) == ("1", "2", False)
-    # Nobody else moves the caller's, and the metastore compares the other: there is nothing to wait for.
-    assert "lock" not in metastore.calls
+    # Nobody else moves the caller's, and the metastore compares the other: no fence is waited for.
+    assert fences == []
 
 
 def test_statistics_of_partitions_are_withdrawn_as_they_are_after_the_files(
@@ -246,6 +250,46 @@ def test_statistics_of_partitions_are_withdrawn_as_they_are_after_the_files(
     metastore.before["add_write_notification_log"] = analyse
     publish([publication(client, tmp_path, WriteKind.INSERT, ["a"])])
     assert metastore.partitions["d", "parted"]["p=a"].parameters == {"numRows": "7"}
+
+
+@pytest.mark.parametrize("values", [[], ["a"]])
+def test_cluster_metadata_outlives_withdrawn_statistics(
+    values: list[str], metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    """A copy that is noted after the writer has read the table or partition keeps its note."""
+    name = "parted" if values else "plain"
+    described = metastore.partitions["d", "parted"]["p=a"] if values else metastore.tables["d", "plain"]
+    described.parameters |= {ACCURATE: "{}"}
+    locked: list[bool] = []
+
+    def note(_args: Any) -> None:
+        described.parameters["hive.cluster.secondary.C2"] = "file:/copy"
+
+    metastore.before["lock"] = note
+    alter = "alter_partitions_req" if values else "alter_table_req"
+    metastore.before[alter] = lambda _args: locked.append(bool(metastore.locks_of(f"{name}:metadata")))
+    publish([publication(client, tmp_path, WriteKind.INSERT, values)])
+    after = metastore.partitions["d", "parted"]["p=a"] if values else metastore.tables["d", "plain"]
+    assert after.parameters["hive.cluster.secondary.C2"] == "file:/copy"
+    assert ACCURATE not in after.parameters
+    assert (locked, metastore.locks) == ([True], {})
+
+
+def test_a_table_property_outlives_withdrawn_statistics(
+    metastore: MemoryMetastore, client: MetastoreClient, tmp_path: Path
+) -> None:
+    """``ALTER TABLE … SET TBLPROPERTIES`` of Hive waits for no writer, and takes no lock of this package."""
+    parameters = metastore.tables["d", "plain"].parameters
+    parameters |= {ACCURATE: "{}", "transient_lastDdlTime": "1"}
+
+    def set_property(_args: Any) -> None:
+        del metastore.before["alter_table_req"]
+        parameters.update({"transient_lastDdlTime": "2", "owned.by": "somebody"})
+
+    metastore.before["alter_table_req"] = set_property
+    publish([publication(client, tmp_path, WriteKind.INSERT, [])])
+    after = metastore.tables["d", "plain"].parameters
+    assert (after["owned.by"], ACCURATE in after) == ("somebody", False)
 
 
 @pytest.mark.parametrize("values", [[], ["a"]])
