@@ -32,7 +32,8 @@ from airflow_hive_federation.published.directory import StateDirectory, key_of
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
-from tests.support.gateway_front import Behind, gateway, rows_of_spark
+from tests.support.gateway_front import Behind, gateway
+from tests.support.gateway_spark import GatewaySpark
 from tests.support.standalone_spark import standalone_cluster
 
 DATABASE = "two_sites"
@@ -69,10 +70,14 @@ def views(source: EmbeddedMetastore, registry_file: Path) -> Iterator[dict[str, 
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(
-    views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry, tmp_path_factory: Any
+    views: dict[str, str],
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    spark_of_gateways: GatewaySpark,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     home = tmp_path_factory.mktemp("spark")
-    rows_of_spark(
+    spark_of_gateways.rows(
         views["C1"],
         home,
         [
@@ -104,14 +109,16 @@ def location(client: MetastoreClient, name: str) -> str:
 
 
 @pytest.mark.slow
-def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tmp_path: Path) -> None:
+def test_each_spark_reads_from_the_root_of_its_cluster(
+    views: dict[str, str], spark_of_gateways: GatewaySpark, tmp_path: Path
+) -> None:
     statements = [
         f"select id from {DATABASE}.plain",
         f"select id, p from {DATABASE}.parted order by id",
         f"select id from {DATABASE}.parted where p = 'b'",
         f"select id from {DATABASE}.own",
     ]
-    rows = {name: rows_of_spark(uri, tmp_path / name, statements) for name, uri in views.items()}
+    rows = {name: spark_of_gateways.rows(uri, tmp_path / name, statements) for name, uri in views.items()}
     assert rows == {
         "C1": ["[(1,)]", "[(1, 'a'), (2, 'b')]", "[(2,)]", "[(1,)]"],
         "C2": ["[(7,)]", "[(7, 'a'), (8, 'b')]", "[(8,)]", "[(7,)]"],
@@ -120,9 +127,13 @@ def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tm
 
 @pytest.mark.slow
 def test_spark_creates_tables_in_its_cluster(
-    views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry, tmp_path: Path
+    views: dict[str, str],
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    spark_of_gateways: GatewaySpark,
+    tmp_path: Path,
 ) -> None:
-    rows = rows_of_spark(
+    rows = spark_of_gateways.rows(
         views["C2"],
         tmp_path,
         [
