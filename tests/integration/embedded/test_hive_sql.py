@@ -33,14 +33,23 @@ def sql(hive_sql_source: HiveSql) -> Iterator[HiveSql]:
     hive_sql_source.execute(f"DROP DATABASE {DATABASE} CASCADE")
 
 
-def test_servers_take_their_classes_from_the_archives() -> None:
+def test_servers_take_their_classes_from_the_archives_and_a_killed_engine_comes_back(
+    request: pytest.FixtureRequest,
+) -> None:
     """A JVM that cannot use an archive only starts more slowly, and nothing else would show it."""
     archives = make_archives()
     assert make_archives() == archives
-    with EmbeddedMetastore.start("archived") as metastore, HiveSql(metastore) as sql:
-        assert sql.execute("SELECT 1") == [("1",)]
-        for archive, pid in zip(archives, (metastore.pid, sql.pid), strict=True):
+    metastore: EmbeddedMetastore = request.getfixturevalue("hive_metastore")
+    with HiveSql(metastore) as engine:
+        assert engine.execute("SELECT 1") == [("1",)]
+        assert engine.pid is not None
+        for archive, pid in zip(archives, (metastore.pid, engine.pid), strict=True):
             assert str(archive) in Path(f"/proc/{pid}/maps").read_text("utf-8")
+        os.kill(engine.pid, signal.SIGKILL)
+        with pytest.raises(EmbeddedError, match="ended during"):
+            engine.execute("SELECT 2")
+        assert engine.execute("SELECT 3") == [("3",)]
+    assert engine.pid is None
 
 
 @pytest.mark.parametrize(
@@ -193,14 +202,3 @@ def test_replication_statements_answer(sql: HiveSql) -> None:
     assert str(path).startswith("file:")
     assert int(str(last_event)) > 0
     assert sql.execute(f"REPL STATUS {DATABASE}") == [("NULL",)]
-
-
-def test_a_killed_engine_is_an_error_once_and_comes_back(hive_metastore: EmbeddedMetastore) -> None:
-    with HiveSql(hive_metastore) as engine:
-        assert engine.execute("SELECT 1") == [("1",)]
-        assert engine.pid is not None
-        os.kill(engine.pid, signal.SIGKILL)
-        with pytest.raises(EmbeddedError, match="ended during"):
-            engine.execute("SELECT 2")
-        assert engine.execute("SELECT 3") == [("3",)]
-    assert engine.pid is None
