@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.embedded.class_archives import make_archives
+from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import EmbeddedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.model.files import hidden_name
+from airflow_hive_federation.runtime.java import find_java
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 DATABASE = "judge"
@@ -140,6 +142,15 @@ def test_scripts_and_archives_are_in_the_working_directory_of_a_task(
     assert not any(link.is_symlink() for link in links)
     sql.execute(f"DELETE FILE {tmp_path}/twice.sh")
     sql.execute(f"DELETE ARCHIVE {archive}")
+
+
+def test_hives_own_jar_is_not_copied(sql: HiveSql, source: EmbeddedMetastore) -> None:
+    """Hive would copy 87 MB into ``/user``, which only root may create, and compute their digest before."""
+    sql.execute(f"CREATE TABLE {DATABASE}.published (a INT)")
+    sql.execute(f"INSERT INTO {DATABASE}.published VALUES (1)")
+    (published,) = (source.directory / "scratch" / "jars").iterdir()
+    assert published.is_symlink()
+    assert any(published.samefile(jar) for jar in sql_jars(find_java()))
 
 
 def test_statistics_reach_the_metastore(sql: HiveSql, source: EmbeddedMetastore) -> None:
