@@ -14,6 +14,7 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.dump.drain import open_transactions
 from airflow_hive_federation.runtime.cache import exclusively
+from tests.support.gateway_spark import GatewaySpark, gateway_spark
 from tests.support.hive_3_metastore import hive_3_metastore
 from tests.support.plain_metastore import older_settings, plain_metastore, sparks_jars
 from tests.support.small_source import DATABASE, make_small_source
@@ -103,6 +104,13 @@ def small_source(source: EmbeddedMetastore) -> EmbeddedMetastore:
     """The source metastore with the database of :mod:`tests.support.small_source` in it."""
     make_small_source(source, DATABASE)
     return source
+
+
+@pytest.fixture(scope="session")
+def spark_of_gateways(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewaySpark]:
+    """A Spark in a process of its own, which reaches metastores by its built-in client of Hive 2.3."""
+    with gateway_spark(tmp_path_factory.mktemp("spark-of-gateways")) as spark:
+        yield spark
 
 
 @pytest.fixture(scope="session")

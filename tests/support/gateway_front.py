@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,25 +16,6 @@ from airflow_hive_federation.gateway.config import config_of
 from airflow_hive_federation.gateway.serving import Serving, start
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.runtime.java import spark_java_home
-
-_SPARK = """
-import sys
-from pyspark.sql import SparkSession
-
-uri, home, *statements = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local[1]").enableHiveSupport()
-    .config("spark.hadoop.hive.metastore.uris", uri)
-    .config("spark.ui.enabled", "false").config("spark.driver.bindAddress", "127.0.0.1")
-    .config("spark.driver.host", "127.0.0.1").config("spark.sql.warehouse.dir", home + "/warehouse")
-    .config("spark.hadoop.hive.exec.dynamic.partition.mode", "nonstrict")
-    .config("spark.sql.shuffle.partitions", "1").getOrCreate()
-)
-for statement in statements:
-    print("ROWS", [tuple(row) for row in spark.sql(statement).collect()], flush=True)
-spark.stop()
-"""
 
 
 def _nobody(connection: str) -> MetastoreSettings:
@@ -87,27 +65,3 @@ class Behind:
     @property
     def jdbc_password(self) -> str:
         return self.metastore.jdbc_password
-
-
-def rows_of_spark(uri: str, home: Path, statements: list[str]) -> list[str]:
-    """Run statements in a Spark of their own, with its built-in client of Hive 2.3; return their rows."""
-    home.mkdir(parents=True, exist_ok=True)
-    script = home / "statements.py"
-    script.write_text(_SPARK, encoding="utf-8")
-    environment = {
-        **os.environ,
-        "JAVA_HOME": str(spark_java_home()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-    }
-    done = subprocess.run(
-        [sys.executable, str(script), uri, str(home), *statements],
-        cwd=home,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
-    return [line.removeprefix("ROWS ") for line in done.stdout.splitlines() if line.startswith("ROWS ")]

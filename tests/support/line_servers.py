@@ -19,11 +19,13 @@ class LineServer:
     """Asks a running program, one request after the other.
 
     :param log: the program's standard error.
+    :param answer_s: seconds that an answer may take.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], log: Path, answer_s: float = _ANSWER_S) -> None:
         self._process = process
         self._log = log
+        self._answer_s = answer_s
 
     @property
     def log(self) -> str:
@@ -40,7 +42,7 @@ class LineServer:
         """Send a request and return its answer."""
         self.send(request)
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], _ANSWER_S)
+        ready, _, _ = select.select([self._process.stdout], [], [], self._answer_s)
         line = self._process.stdout.readline() if ready else b""
         assert line, f"{request}: {self.log[-4000:]}"
         return json.loads(line)
@@ -52,12 +54,14 @@ def line_server(
     home: Path,
     *,
     environment: Mapping[str, str] | None = None,
+    answer_s: float = _ANSWER_S,
     stop_s: float = 60,
 ) -> Iterator[LineServer]:
     """Start a program, and end it with the block by closing its standard input.
 
     :param home: its directory, where its log lies.
     :param environment: by default this process' one without secrets.
+    :param answer_s: seconds that an answer may take.
     :param stop_s: seconds that it has to end; 0 kills it at once.
     """
     log = home / "log"
@@ -73,7 +77,7 @@ def line_server(
         ) as process,
     ):
         try:
-            yield LineServer(process, log)
+            yield LineServer(process, log, answer_s)
         finally:
             assert process.stdin is not None
             process.stdin.close()

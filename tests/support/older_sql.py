@@ -126,6 +126,8 @@ def _settings(uri: str, home: Path) -> dict[str, str]:
         # By default, Hive 3 keeps results in /tmp/hive for later statements, and leaves the directory there.
         "hive.query.results.cache.enabled": "false",
         "hive.execution.engine": "mr",
+        # In milliseconds: Hive looks that often whether its job has ended, by default each second.
+        "hive.exec.counters.pull.interval": "50",
         "hive.exec.submitviachild": "false",
         "hive.exec.submit.local.task.via.child": "false",
         "hive.exec.dynamic.partition.mode": "nonstrict",

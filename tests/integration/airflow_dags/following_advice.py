@@ -1,8 +1,9 @@
-"""Runs example DAGs of clusters as Airflow does, and prints the states and XComs of their tasks."""
+"""Runs example DAGs of clusters as Airflow does: per line of input, the states and XComs of the tasks."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -29,6 +30,17 @@ def run_once(module: str, conf: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def main() -> None:
+    """Answer each line with the task instances of its runs."""
+    # Tasks print their logs, and their programs may read: only requests and answers go through the pipes.
+    requests = os.fdopen(os.dup(sys.stdin.fileno()), encoding="utf-8")
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    for line in requests:
+        print(json.dumps([run_once(*run) for run in json.loads(line)]), file=answers, flush=True)
+
+
 if __name__ == "__main__":
     sys.path.insert(0, str(DAGS))
-    print(json.dumps([run_once(module, conf) for module, conf in json.loads(sys.argv[1])]))
+    main()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,15 @@ from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
 from tests.support.airflow_homes import new_airflow
+from tests.support.line_servers import line_server
 
 DATABASE = "kept"
 TODAY = date.today()  # noqa: DTZ011 - the day that current_date means
 NEXT_PRIMARY = "hive.cluster.primary.next"
 DAYS = [(TODAY - timedelta(days=back)).isoformat() for back in range(4)]
+#: A DAG's module, and the configuration of its run.
+Run = tuple[str, dict[str, Any]]
+TaskInstance = dict[str, Any]
 RUNNER = Path(__file__).parents[1] / "airflow_dags" / "following_advice.py"
 
 
@@ -169,7 +173,8 @@ def airflow(
     registry_file: Path,
     airflow_database: Path,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Any:
+) -> Iterator[Callable[[list[Run]], list[list[TaskInstance]]]]:
+    """Run DAGs one after the other; give the task instances of each run."""
     home = tmp_path_factory.mktemp("airflow")
     demo = new_airflow(home, airflow_database)
     connection = {"conn_type": "hive_federation", "host": "127.0.0.1", "port": source.port}
@@ -180,21 +185,9 @@ def airflow(
         "AIRFLOW_VAR_HIVE_FEDERATION_CLUSTERS": registry_file.read_text(),
     }
 
-    def run(*runs: tuple[str, dict[str, Any]]) -> list[list[dict[str, Any]]]:
-        done = subprocess.run(
-            [sys.executable, str(RUNNER), json.dumps(runs)],
-            env=environment,
-            cwd=home,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr[-4000:]
-        tasks_of_runs: list[list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
-        return tasks_of_runs
-
-    return run
+    command = [sys.executable, str(RUNNER)]
+    with line_server(command, home, environment=environment, answer_s=300) as server:
+        yield server.ask
 
 
 def long_day() -> date:
@@ -210,7 +203,7 @@ def long_day() -> date:
 @pytest.mark.slow
 @pytest.mark.timeout(1300)  # it may begin just before midnight
 def test_a_refused_statement_runs_once_the_advice_is_followed(
-    airflow: Any,
+    airflow: Callable[[list[Run]], list[list[TaskInstance]]],
     source: EmbeddedMetastore,
     hive_sql_source: HiveSql,
     registry_file: Path,
@@ -228,7 +221,7 @@ def test_a_refused_statement_runs_once_the_advice_is_followed(
     assert "No statement of the last 7 days is recorded" in capsys.readouterr().out
     sql = f"USE CLUSTER C2; SELECT sum(id) FROM facts WHERE day >= '{days[1]}'"
     query = ("routed_query", {"metastore_conn_id": "here", "database": DATABASE, "sql": sql})
-    refused = airflow(*[query] * 5)
+    refused = airflow([query] * 5)
     for (task,) in refused:
         assert task["state"] == "failed"
         assert [statement["cluster"] for statement in task["xcom"]["route"]] == ["C2", None]
@@ -250,7 +243,7 @@ def test_a_refused_statement_runs_once_the_advice_is_followed(
     assert len(lines) == 5
     assert all(days[1] not in json.loads(line)["template"] for line in lines)
     keep = ("keep_secondaries_current", {"metastore_conn_id": "here", "rules": [copy["rule"]]})
-    kept, (ran,) = airflow(keep, query)
+    kept, (ran,) = airflow([keep, query])
     (made,) = (task for task in kept if task["task"] == "keep")
     assert made["state"] == "success"
     assert sorted(made["xcom"]["copy"]["copied"]) == sorted(f"day={day}" for day in days[:2])

@@ -41,7 +41,8 @@ from airflow_hive_federation.transactions import locks
 from airflow_hive_federation.transactions.positions import fence, metadata_lock
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import boot_time_s
-from tests.support.gateway_front import gateway, rows_of_spark
+from tests.support.gateway_front import gateway
+from tests.support.gateway_spark import GatewaySpark
 
 DATABASE = "clustered"
 OF_SPARK_PARTED = (
@@ -62,7 +63,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> ClusterRegistry:
 
 @pytest.fixture(scope="module")
 def home(
-    source: EmbeddedMetastore, hive_sql_source: HiveSql, tmp_path_factory: pytest.TempPathFactory
+    source: EmbeddedMetastore,
+    hive_sql_source: HiveSql,
+    spark_of_gateways: GatewaySpark,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Path]]:
     """Tables of Hive's and of Spark's, and the gateway by which Spark reaches the metastore."""
     for statement in (
@@ -80,7 +84,7 @@ def home(
     place = tmp_path_factory.mktemp("spark")
     with gateway({"upstream": {"uris": [source.uri]}}) as serving:
         uri = serving.fronts[0].uri
-        rows_of_spark(
+        spark_of_gateways.rows(
             uri,
             place,
             [
@@ -292,13 +296,16 @@ def test_writes_of_hive_make_copies_stale(
 
 
 def test_writes_of_spark_make_copies_stale(
-    home: tuple[str, Path], client: MetastoreClient, registry: ClusterRegistry
+    home: tuple[str, Path],
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    spark_of_gateways: GatewaySpark,
 ) -> None:
     uri, place = home
     for name in ("plain", "of_spark", "of_spark_parted"):
         copied(client, name)
         assert stale(client, registry, name) == ([], [])
-    rows_of_spark(
+    spark_of_gateways.rows(
         uri,
         place,
         [
@@ -328,7 +335,10 @@ def test_files_changed_behind_the_metastore_make_copies_stale(
 
 
 def test_alterations_of_hive_and_spark_lose_nothing(
-    home: tuple[str, Path], client: MetastoreClient, hive_sql_source: HiveSql
+    home: tuple[str, Path],
+    client: MetastoreClient,
+    hive_sql_source: HiveSql,
+    spark_of_gateways: GatewaySpark,
 ) -> None:
     uri, place = home
     for name in ("plain", "parted", "of_spark", "of_spark_parted"):
@@ -343,7 +353,7 @@ def test_alterations_of_hive_and_spark_lose_nothing(
         f"INSERT INTO {DATABASE}.parted VALUES (5, 'm', 'z')",
     ):
         hive_sql_source.execute(statement)
-    rows_of_spark(
+    spark_of_gateways.rows(
         uri,
         place,
         [

@@ -32,7 +32,8 @@ from airflow_hive_federation.published.directory import StateDirectory, key_of
 from airflow_hive_federation.storage.copying import copy_file
 from airflow_hive_federation.storage.filesystem import local_path
 from airflow_hive_federation.storage.plan_files import read_plan
-from tests.support.gateway_front import Behind, gateway, rows_of_spark
+from tests.support.gateway_front import Behind, gateway
+from tests.support.gateway_spark import GatewaySpark
 from tests.support.standalone_spark import standalone_cluster
 
 DATABASE = "two_sites"
@@ -69,10 +70,14 @@ def views(source: EmbeddedMetastore, registry_file: Path) -> Iterator[dict[str, 
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(
-    views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry, tmp_path_factory: Any
+    views: dict[str, str],
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    spark_of_gateways: GatewaySpark,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     home = tmp_path_factory.mktemp("spark")
-    rows_of_spark(
+    spark_of_gateways.rows(
         views["C1"],
         home,
         [
@@ -104,14 +109,16 @@ def location(client: MetastoreClient, name: str) -> str:
 
 
 @pytest.mark.slow
-def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tmp_path: Path) -> None:
+def test_each_spark_reads_from_the_root_of_its_cluster(
+    views: dict[str, str], spark_of_gateways: GatewaySpark, tmp_path: Path
+) -> None:
     statements = [
         f"select id from {DATABASE}.plain",
         f"select id, p from {DATABASE}.parted order by id",
         f"select id from {DATABASE}.parted where p = 'b'",
         f"select id from {DATABASE}.own",
     ]
-    rows = {name: rows_of_spark(uri, tmp_path / name, statements) for name, uri in views.items()}
+    rows = {name: spark_of_gateways.rows(uri, tmp_path / name, statements) for name, uri in views.items()}
     assert rows == {
         "C1": ["[(1,)]", "[(1, 'a'), (2, 'b')]", "[(2,)]", "[(1,)]"],
         "C2": ["[(7,)]", "[(7, 'a'), (8, 'b')]", "[(8,)]", "[(7,)]"],
@@ -120,9 +127,13 @@ def test_each_spark_reads_from_the_root_of_its_cluster(views: dict[str, str], tm
 
 @pytest.mark.slow
 def test_spark_creates_tables_in_its_cluster(
-    views: dict[str, str], client: MetastoreClient, registry: ClusterRegistry, tmp_path: Path
+    views: dict[str, str],
+    client: MetastoreClient,
+    registry: ClusterRegistry,
+    spark_of_gateways: GatewaySpark,
+    tmp_path: Path,
 ) -> None:
-    rows = rows_of_spark(
+    rows = spark_of_gateways.rows(
         views["C2"],
         tmp_path,
         [
@@ -325,40 +336,6 @@ def connect(monkeypatch: pytest.MonkeyPatch, source: EmbeddedMetastore, masters:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_standalone_clusters_read_from_their_own_roots(
-    source: EmbeddedMetastore,
-    registry_file: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("C1", "C2"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    with (
-        standalone_cluster(tmp_path / "C1", workers=1) as first,
-        standalone_cluster(tmp_path / "C2", workers=1) as two,
-    ):
-        connect(monkeypatch, source, {"C1": first, "C2": two})
-        task = RoutedSqlOperator(
-            task_id="both",
-            sql="select sum(id) from parted; use cluster c2; select sum(id) from parted",
-            database=DATABASE,
-            metastore_conn_id="here",
-            clusters=str(registry_file),
-        )
-        routes = task.execute({})["statements"]  # type: ignore[arg-type]
-    # Whoever reads from the other root gets other rows.
-    assert [(route["cluster"], route["rows"]) for route in routes if "rows" in route] == [
-        ("C1", [["3"]]),
-        ("C2", [["15"]]),
-    ]
-    for name in ("C1", "C2"):
-        # The executors of each statement were those of the cluster's own workers.
-        assert list((tmp_path / name / "work1").glob("app-*/0/stderr")), name
-
-
-@pytest.mark.slow
 def test_statements_run_in_the_cluster_that_has_what_they_need(
     source: EmbeddedMetastore,
     client: MetastoreClient,
@@ -370,7 +347,6 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
 ) -> None:
     place = StateDirectory(f"file:{tmp_path / 'state'}")
     monkeypatch.setenv("AIRFLOW__HIVE_FEDERATION__STATE_URI", place.uri)
-    connect(monkeypatch, source, {"C1": "local[1]", "C2": "local[1]"})
     common = ["--metastore", source.uri, "--clusters", str(registry_file)]
     in_c2 = f"use cluster c2; select id from {DATABASE}.parted"
     assert main(["route", in_c2, "--explain", *common]) == 0
@@ -386,20 +362,26 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
     context: Any = {}
     given: dict[str, Any] = {"metastore_conn_id": "here", "clusters": str(registry_file)}
     script = """
-        select id from parted where p = 'a';
         use cluster c2;
         create table routed_new using parquet as select id from parted;
         select max(id) from routed_new;
         use cluster;
-        select count(*) from parted
+        select id from parted where p = 'a'
     """
     task = RoutedSqlOperator(task_id="routed", sql=script, database=DATABASE, **given)
-    routes = task.execute(context)["statements"]
+    (tmp_path / "C2").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    with standalone_cluster(tmp_path / "C2", workers=1) as master:
+        connect(monkeypatch, source, {"C1": "local[1]", "C2": master})
+        routes = task.execute(context)["statements"]
+    # Whoever reads from the other root gets other rows.
     assert [(route["cluster"], route.get("rows")) for route in routes if route.get("rows")] == [
-        ("C1", [["1"]]),
         ("C2", [["8"]]),
-        ("C1", [["2"]]),
+        ("C1", [["1"]]),
     ]
+    # The executors of the statements in C2, and of no other, were those of the cluster's own worker.
+    assert len(list((tmp_path / "C2" / "work1").glob("app-*/0/stderr"))) == 2
     made = client.get_table(DATABASE, "routed_new")
     assert read_metadata(made.parameters, "made").primary == "C2"
     left = Path(str(local_path(registry.cluster("C2").root))) / "_hive_federation"
@@ -409,7 +391,7 @@ def test_statements_run_in_the_cluster_that_has_what_they_need(
         task.execute(context)
     routed = place.read(ROUTES, key_of("here"), ROUTED)
     assert routed is not None
-    assert [route.cluster for route in routed.routes if route.tables] == ["C1", "C2", "C2", "C1", ""]
+    assert [route.cluster for route in routed.routes if route.tables] == ["C2", "C2", "C1", ""]
     assert "stale there" in routed.routes[-1].refused
     placed = place.read(CLUSTERS, key_of(DATABASE, "here"), PLACED)
     assert placed is not None

@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 
 from airflow_hive_federation.embedded.class_archives import make_archives
+from airflow_hive_federation.embedded.jars import sql_jars
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
 from airflow_hive_federation.errors import EmbeddedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.model.files import hidden_name
+from airflow_hive_federation.runtime.java import find_java
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 DATABASE = "judge"
@@ -33,14 +35,23 @@ def sql(hive_sql_source: HiveSql) -> Iterator[HiveSql]:
     hive_sql_source.execute(f"DROP DATABASE {DATABASE} CASCADE")
 
 
-def test_servers_take_their_classes_from_the_archives() -> None:
+def test_servers_take_their_classes_from_the_archives_and_a_killed_engine_comes_back(
+    request: pytest.FixtureRequest,
+) -> None:
     """A JVM that cannot use an archive only starts more slowly, and nothing else would show it."""
     archives = make_archives()
     assert make_archives() == archives
-    with EmbeddedMetastore.start("archived") as metastore, HiveSql(metastore) as sql:
-        assert sql.execute("SELECT 1") == [("1",)]
-        for archive, pid in zip(archives, (metastore.pid, sql.pid), strict=True):
+    metastore: EmbeddedMetastore = request.getfixturevalue("hive_metastore")
+    with HiveSql(metastore) as engine:
+        assert engine.execute("SELECT 1") == [("1",)]
+        assert engine.pid is not None
+        for archive, pid in zip(archives, (metastore.pid, engine.pid), strict=True):
             assert str(archive) in Path(f"/proc/{pid}/maps").read_text("utf-8")
+        os.kill(engine.pid, signal.SIGKILL)
+        with pytest.raises(EmbeddedError, match="ended during"):
+            engine.execute("SELECT 2")
+        assert engine.execute("SELECT 3") == [("3",)]
+    assert engine.pid is None
 
 
 @pytest.mark.parametrize(
@@ -133,6 +144,15 @@ def test_scripts_and_archives_are_in_the_working_directory_of_a_task(
     sql.execute(f"DELETE ARCHIVE {archive}")
 
 
+def test_hives_own_jar_is_not_copied(sql: HiveSql, source: EmbeddedMetastore) -> None:
+    """Hive would copy 87 MB into ``/user``, which only root may create, and compute their digest before."""
+    sql.execute(f"CREATE TABLE {DATABASE}.published (a INT)")
+    sql.execute(f"INSERT INTO {DATABASE}.published VALUES (1)")
+    (published,) = (source.directory / "scratch" / "jars").iterdir()
+    assert published.is_symlink()
+    assert any(published.samefile(jar) for jar in sql_jars(find_java()))
+
+
 def test_statistics_reach_the_metastore(sql: HiveSql, source: EmbeddedMetastore) -> None:
     sql.execute(f"CREATE TABLE {DATABASE}.counted (a INT, b STRING) {ACID}")
     sql.execute(f"INSERT INTO {DATABASE}.counted VALUES (5, 'x'), (7, NULL)")
@@ -193,14 +213,3 @@ def test_replication_statements_answer(sql: HiveSql) -> None:
     assert str(path).startswith("file:")
     assert int(str(last_event)) > 0
     assert sql.execute(f"REPL STATUS {DATABASE}") == [("NULL",)]
-
-
-def test_a_killed_engine_is_an_error_once_and_comes_back(hive_metastore: EmbeddedMetastore) -> None:
-    with HiveSql(hive_metastore) as engine:
-        assert engine.execute("SELECT 1") == [("1",)]
-        assert engine.pid is not None
-        os.kill(engine.pid, signal.SIGKILL)
-        with pytest.raises(EmbeddedError, match="ended during"):
-            engine.execute("SELECT 2")
-        assert engine.execute("SELECT 3") == [("3",)]
-    assert engine.pid is None

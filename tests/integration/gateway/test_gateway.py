@@ -20,7 +20,8 @@ from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.gateway.serving import Serving
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.replication.dump.drain import open_transactions
-from tests.support.gateway_front import Behind, gateway, rows_of_spark
+from tests.support.gateway_front import Behind, gateway
+from tests.support.gateway_spark import GatewaySpark
 from tests.support.older_expressions import answers_expressions
 
 
@@ -166,9 +167,9 @@ def partitions_are_repaired(sql: HiveSql, location: Path) -> None:
 
 @pytest.mark.slow
 def test_sparks_own_client_reads_and_writes(
-    front: Serving, source: EmbeddedMetastore, tmp_path: Path
+    front: Serving, source: EmbeddedMetastore, spark_of_gateways: GatewaySpark, tmp_path: Path
 ) -> None:
-    rows = rows_of_spark(
+    rows = spark_of_gateways.rows(
         front.fronts[0].uri,
         tmp_path,
         [
