@@ -100,16 +100,24 @@ def target(
 
 
 @pytest.fixture(scope="session")
-def hive_sql_source(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    """Hive's SQL engine on the source."""
+def shared_engines() -> list[HiveSql]:
+    """The SQL engines of ``source`` and ``target`` that have been asked for."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def hive_sql_source(source: EmbeddedMetastore, shared_engines: list[HiveSql]) -> Iterator[HiveSql]:
+    """Hive's SQL engine on the source; settings last until the end of a file of tests."""
     with HiveBesideCleaner(source) as sql:
+        shared_engines.append(sql)
         yield sql
 
 
 @pytest.fixture(scope="session")
-def hive_sql_target(target: EmbeddedMetastore) -> Iterator[HiveSql]:
-    """Hive's SQL engine on the target."""
+def hive_sql_target(target: EmbeddedMetastore, shared_engines: list[HiveSql]) -> Iterator[HiveSql]:
+    """Hive's SQL engine on the target; settings last until the end of a file of tests."""
     with HiveBesideCleaner(target) as sql:
+        shared_engines.append(sql)
         yield sql
 
 

@@ -57,6 +57,7 @@ def java_command(
     argument_file: Path,
     heap: str = "512m",
     properties: Mapping[str, str] | None = None,
+    archive_of: str | None = None,
 ) -> list[str]:
     """Return the command that runs ``main``, and write its flags into ``argument_file``.
 
@@ -67,11 +68,13 @@ def java_command(
         first directory.
 
     :param heap: the JVM's ``-Xmx``.
+    :param archive_of: the main class whose archive of classes the JVM uses; by default ``main``. The class
+        path begins as that one's does.
     """
     temporary = argument_file.absolute().parent / "tmp"
     temporary.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = [f"-Xmx{heap}", *QUICK_START, "-Djava.net.preferIPv4Stack=true", f"-Djava.io.tmpdir={temporary}"]
-    flags += archive_flags(java, main)
+    flags += archive_flags(java, archive_of or main)
     flags += [f"-Dlog4j.configurationFile={LAUNCHER / 'log4j2.properties'}"]
     flags += [f"-D{name}={value}" for name, value in (properties or {}).items()]
     flags += [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]

@@ -12,7 +12,6 @@ import itertools
 import os
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -29,7 +28,7 @@ from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError
+from airflow_hive_federation.embedded.sql import HiveSql, HiveSqlError, Row
 from airflow_hive_federation.errors import TransactionAbortedError
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.tables.read.reader import read_table
@@ -37,17 +36,18 @@ from airflow_hive_federation.tables.write.statements import append, merge
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy
-from tests.support.hive_beside_cleaner import HiveBesideCleaner
+from tests.support.hive_readers import by_both_readers
 
 #: Of our writer; meanwhile a writer of files and Hive make some each.
-TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "20"))
+TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "12"))
 SEED = int(os.environ.get("HIVE_FEDERATION_SOAK_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 DATABASE, TABLE = "soak", "pairs"
 NAME = f"{DATABASE}.{TABLE}"
+PAIRS = f"select pair, amount from {NAME}"
 BUCKET = 0x20000000
 #: What the writer of files does.
 KINDS = ("insert", "delete", "abort")
-#: Others than our writer leave their locks alone for so many seconds; a waiting writer checks more often.
+#: Others than our writer leave the table alone for so many seconds; a waiting writer checks more often.
 PAUSE_S = 0.5
 SOON = PollPolicy(first_s=0.1, longest_s=PAUSE_S / 2, timeout_s=300)
 ROW = pa.struct([("pair", pa.int64()), ("amount", pa.int64())])
@@ -81,40 +81,33 @@ class Ledger:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600 + 30 * TXNS)
-def test_no_anomaly(spark: SparkSession) -> None:
+def test_no_anomaly(spark: SparkSession, source: EmbeddedMetastore, quick_hive: HiveSql) -> None:
     print(f"HIVE_FEDERATION_SOAK_SEED={SEED} HIVE_FEDERATION_SOAK_TXNS={TXNS}")
     ledger, ended = Ledger(), threading.Event()
-    with (
-        EmbeddedMetastore.start("soak") as metastore,
-        HiveBesideCleaner(metastore) as hive,
-    ):
-        settings = MetastoreSettings(uris=(metastore.uri,))
-        hive.execute(f"create database {DATABASE}")
-        hive.execute(
-            f"create table {NAME} (pair bigint, amount bigint) stored as orc "
-            "tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
-        )
-        location = metastore.warehouse / f"{DATABASE}.db" / TABLE
-        with ThreadPoolExecutor(6) as threads:
-            ours = threads.submit(write_by_spark, spark, settings, ledger, random.Random(SEED + 1))
-            others = [
-                threads.submit(write_files, settings, location, ledger, random.Random(SEED), ended),
-                threads.submit(write_by_hive, hive, ledger, random.Random(SEED + 2), ended),
-                threads.submit(repeat, ended, lambda: read(spark, settings, ledger)),
-                threads.submit(repeat, ended, compaction(settings, ledger)),
-            ]
-            try:
-                # Our writer has done its part, or something failed: only our writer ends by itself.
-                wait([ours, *others], return_when=FIRST_COMPLETED)
-            finally:
-                ended.set()
-            for writer in (ours, *others):
-                writer.result()
-        print(dict(ledger.counts))
-        for vectorized in ("true", "false"):
-            hive.set("hive.vectorized.execution.enabled", vectorized)
-            seen = hive.execute(f"select pair, amount from {NAME}")
-            assert paired((int(pair or 0), int(amount or 0)) for pair, amount in seen) == ledger.amounts()
+    hive, settings = quick_hive, MetastoreSettings(uris=(source.uri,))
+    hive.execute(f"create database {DATABASE}")
+    hive.execute(
+        f"create table {NAME} (pair bigint, amount bigint) stored as orc "
+        "tblproperties ('transactional'='true', 'no_auto_compaction'='true')"
+    )
+    location = source.warehouse / f"{DATABASE}.db" / TABLE
+    with ThreadPoolExecutor(6) as threads:
+        ours = threads.submit(write_by_spark, spark, settings, ledger, random.Random(SEED + 1))
+        others = [
+            threads.submit(write_files, settings, location, ledger, random.Random(SEED), ended),
+            threads.submit(write_by_hive, hive, ledger, random.Random(SEED + 2), ended),
+            threads.submit(repeat, ended, lambda: read(spark, settings, ledger)),
+            threads.submit(repeat, ended, compaction(settings, ledger)),
+        ]
+        try:
+            # Our writer has done its part, or something failed: only our writer ends by itself.
+            wait([ours, *others], return_when=FIRST_COMPLETED)
+        finally:
+            ended.set()
+        for writer in (ours, *others):
+            writer.result()
+    print(dict(ledger.counts))
+    assert paired(numbers(by_both_readers(hive, PAIRS))) == ledger.amounts()
     for kind in ("files: insert", "files: delete", "files: abort", "spark: insert", "spark: change", "read"):
         assert ledger.counts[kind], ledger.counts
     assert ledger.counts["hive: insert"], ledger.counts
@@ -133,7 +126,7 @@ def paired(rows: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def repeat(ended: threading.Event, step: Callable[[], object]) -> None:
-    while not ended.is_set():
+    while not ended.wait(PAUSE_S):
         step()
 
 
@@ -146,7 +139,6 @@ def compaction(settings: MetastoreSettings, ledger: Ledger) -> Callable[[], None
             assert report.state in {"compacted", "cleaning", "refused"}, report
             done[report.state] += 1
             ledger.count(f"compaction: {report.state}")
-        time.sleep(0.3)
 
     return compact
 
@@ -256,15 +248,15 @@ def write_bucket(
 
 
 def write_by_hive(hive: HiveSql, ledger: Ledger, chance: random.Random, ended: threading.Event) -> None:
-    """Insert, update and delete pairs of negative odd numbers, which nobody else changes."""
-    mine: list[int] = []
+    """Insert, update and delete pairs of negative odd numbers, which nobody else changes, and read them."""
+    mine: dict[int, int] = {}
     for number in itertools.count(1):
         # The others having ended, nobody conflicts with its change any more.
         if ended.wait(PAUSE_S) and ledger.counts["hive: update"] + ledger.counts["hive: delete"]:
             return
         kind = chance.choices(["insert", "update", "delete"], [4, 4 if mine else 0, 1 if mine else 0])[0]
         pair, amount = (
-            (1 - 2 * number if kind == "insert" else chance.choice(mine)),
+            (1 - 2 * number if kind == "insert" else chance.choice([*mine])),
             chance.randrange(1, 1000),
         )
         statement = {
@@ -280,10 +272,18 @@ def write_by_hive(hive: HiveSql, ledger: Ledger, chance: random.Random, ended: t
                 raise
             ledger.count("hive: conflict")
             continue
-        if kind != "update":
-            (mine.append if kind == "insert" else mine.remove)(pair)
+        if kind == "delete":
+            del mine[pair]
+        else:
+            mine[pair] = amount
         # Hive does not return the write id: the order of its own changes is enough.
-        ledger.committed(f"hive: {kind}", -(10**9) + number, {pair: None if kind == "delete" else amount})
+        ledger.committed(f"hive: {kind}", -(10**9) + number, {pair: mine.get(pair)})
+        seen = paired(numbers(hive.execute(PAIRS)))
+        assert {pair: amount for pair, amount in seen.items() if pair < 0} == mine
+
+
+def numbers(rows: Iterable[Row]) -> Iterator[tuple[int, int]]:
+    return ((int(pair or 0), int(amount or 0)) for pair, amount in rows)
 
 
 # Our writer -------------------------------------------------------------------------------------------------

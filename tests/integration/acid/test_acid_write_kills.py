@@ -1,4 +1,4 @@
-"""A driver killed while writing, tasks that fail, and slow ones that Spark runs twice: Hive judges."""
+"""A driver killed while writing, tasks that fail, and tasks that run twice: Hive judges."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
@@ -18,6 +20,9 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.load.kept_out import KeptOut
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.runtime.java import spark_java_home
+from airflow_hive_federation.tables.write import statements
+from airflow_hive_federation.tables.write.batches import collect_from_workers
+from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.transactions.locks import read_components
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
@@ -32,9 +37,11 @@ SETTINGS = {
     "metastore.acid.housekeeper.interval": "1s",
 }
 
-# What the driver runs: 400 rows in four tasks, of which the first has trouble in its first attempt.
+# What the driver runs: 400 rows in four tasks per table. In the first table, a task fails at first. The
+# driver dies when the second table's write stands before its publication, and the third one's before its
+# commit.
 DRIVER = """
-import json, os, signal, sys, time
+import json, os, signal, sys, threading
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -42,51 +49,51 @@ from pyspark.sql import SparkSession
 from airflow_hive_federation.tables.write import statements
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 
-uri, table, trouble, master = sys.argv[1:]
+uri, failing, *tables = sys.argv[1:]
 settings = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.executor.memory": "512m",
-    "spark.speculation": str(trouble == "slow").lower(),
-    "spark.speculation.interval": "100ms",
-    "spark.speculation.minTaskRuntime": "100ms",
-    "spark.speculation.quantile": "0.5",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
 }
-building = SparkSession.builder.master(master).appName("kills")
+building = SparkSession.builder.master("local[2,4]").appName("kills")
 for name, value in settings.items():
     building = building.config(name, value)
 spark = building.getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 
-def troubled(batches):
+def failing_once(batches):
     context = TaskContext.get()
-    first = context.partitionId() == 0 and context.attemptNumber() == 0
     for number, batch in enumerate(batches):
-        if first and number == 5 and trouble == "slow":
-            time.sleep(25)
-        if first and number == 5 and trouble == "fails":
+        if number == 5 and context.partitionId() == context.attemptNumber() == 0:
             raise RuntimeError("the first attempt fails")
         yield batch
 
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
+dying = threading.Barrier(2, lambda: os.kill(os.getpid(), signal.SIGKILL))
 publish = statements.publish
-def publish_and_die(*arguments, **options):
-    publish(*arguments, **options)
-    die()
+def publish_or_die(publications):
+    table = publications[0].statement.layout.table
+    if table == "driver_publishing":
+        dying.wait()
+    publish(publications)
+    if table == "driver_commit":
+        dying.wait()
 
-if trouble == "killed before publishing":
-    statements.publish = die
-if trouble == "killed before the commit":
-    statements.publish = publish_and_die
-rows = spark.range(0, 400, 1, 4).selectExpr("cast(id as int) id").mapInArrow(troubled, "id int")
-with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
-    done = statements.append(spark, client, table, rows)
-print(json.dumps({"inserted": done.inserted}), flush=True)
-spark.stop()
+statements.publish = publish_or_die
+
+def append(table):
+    rows = spark.range(0, 400, 1, 4).selectExpr("cast(id as int) id")
+    if table == failing:
+        rows = rows.mapInArrow(failing_once, "id int")
+    with MetastoreClient(MetastoreSettings(uris=(uri,))) as client:
+        print(json.dumps({table: statements.append(spark, client, table, rows).inserted}), flush=True)
+
+append(failing)
+writers = [threading.Thread(target=append, args=[table]) for table in tables]
+for writer in writers:
+    writer.start()
+for writer in writers:
+    writer.join()
 """
 
 
@@ -115,9 +122,7 @@ def create(hive: HiveSql, table: str) -> str:
     return name
 
 
-def run(
-    metastore: EmbeddedMetastore, table: str, trouble: str, master: str
-) -> subprocess.CompletedProcess[str]:
+def run(metastore: EmbeddedMetastore, *tables: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "JAVA_HOME": str(spark_java_home()),
@@ -125,7 +130,7 @@ def run(
         "PYSPARK_PYTHON": sys.executable,
     }
     return subprocess.run(
-        [sys.executable, "-c", DRIVER, metastore.uri, table, trouble, master],
+        [sys.executable, "-c", DRIVER, metastore.uri, *tables],
         check=False,
         env=environment,
         cwd=metastore.directory,
@@ -135,9 +140,12 @@ def run(
     )
 
 
+def place(metastore: EmbeddedMetastore, table: str) -> Path:
+    return metastore.warehouse / f"{DATABASE}.db" / table.partition(".")[2]
+
+
 def names(metastore: EmbeddedMetastore, table: str) -> list[str]:
-    location = metastore.warehouse / f"{DATABASE}.db" / table.partition(".")[2]
-    return sorted(path.name for path in location.iterdir())
+    return sorted(path.name for path in place(metastore, table).iterdir())
 
 
 def identities(hive: HiveSql, table: str) -> list[tuple[Any, ...]]:
@@ -147,49 +155,65 @@ def identities(hive: HiveSql, table: str) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.parametrize(("trouble", "master"), [("fails", "local[2,4]"), ("slow", "local-cluster[2,1,512]")])
-def test_an_attempt_that_does_not_count_leaves_nothing(
-    metastore: EmbeddedMetastore, hive: HiveSql, trouble: str, master: str
-) -> None:
-    table = create(hive, f"task_{trouble}")
-    done = run(metastore, table, trouble, master)
-    assert done.returncode == 0
-    assert json.loads(done.stdout) == {"inserted": 400}
+def check_all_rows(metastore: EmbeddedMetastore, hive: HiveSql, table: str) -> None:
+    """Hive finds each row of four tasks once, and each task has one file."""
     rows = identities(hive, table)
     assert sorted(row[-1] for row in rows) == list(range(400))
     assert len({row[:-1] for row in rows}) == 400
     assert names(metastore, table) == ["delta_0000001_0000001_0000"]
-    directory = metastore.warehouse / f"{DATABASE}.db" / f"task_{trouble}" / "delta_0000001_0000001_0000"
-    assert len(list(directory.glob("bucket_*"))) == 4
+    assert len(list(place(metastore, table).glob("delta_*/bucket_*"))) == 4
 
 
-@pytest.mark.parametrize("moment", ["before publishing", "before the commit"])
-def test_a_killed_driver_leaves_nothing_visible(
-    metastore: EmbeddedMetastore, client: MetastoreClient, hive: HiveSql, moment: str
+def test_attempts_that_do_not_count_leave_nothing(
+    metastore: EmbeddedMetastore,
+    client: MetastoreClient,
+    hive: HiveSql,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    table = create(hive, f"driver_{moment.rsplit(maxsplit=1)[-1]}")
+    """A slow task may end after the second attempt that Spark makes of it."""
+    table = create(hive, "task_twice")
+
+    def twice(*arguments: Any) -> list[Row]:
+        collect_from_workers(*arguments)
+        return collect_from_workers(*arguments)
+
+    monkeypatch.setattr(statements, "collect_from_workers", twice)
+    rows = spark.range(0, 400, 1, 4).selectExpr("cast(id as int) id")
+    assert append(spark, client, table, rows).inserted == 400
+    check_all_rows(metastore, hive, table)
+
+
+def test_a_killed_driver_leaves_nothing_visible(
+    metastore: EmbeddedMetastore, client: MetastoreClient, hive: HiveSql, spark: SparkSession
+) -> None:
+    failing = create(hive, "task_fails")
+    tables = [create(hive, f"driver_{moment}") for moment in ("publishing", "commit")]
     # It was killed before, so it would time out earlier.
     is_kept_out = kill_a_load(client)
-    killed = run(metastore, table, f"killed {moment}", "local[2]")
+    killed = run(metastore, failing, *tables)
     assert killed.returncode == -9
-    left = names(metastore, table)
-    staged = [name for name in left if name.startswith(".hive-staging_spark_")]
-    published = [name for name in left if name.startswith("delta_")]
-    assert staged
-    assert bool(published) is (moment == "before the commit")
-    assert hive.execute(f"select count(*) from {table}") == [("0",)]
-    txn_id = int(staged[0].split("_")[2])
-    # Heartbeats are missing: the metastore ends it.
-    assert wait_until(lambda: txn_id not in open_txns(client), PollPolicy(longest_s=0.5, timeout_s=90))
+    assert json.loads(killed.stdout) == {failing: 400}
+    check_all_rows(metastore, hive, failing)
+    txn_ids = set()
+    for table in tables:
+        left = names(metastore, table)
+        (staged,) = (name for name in left if name.startswith(".hive-staging_spark_"))
+        txn_ids.add(int(staged.split("_")[2]))
+        assert any(name.startswith("delta_") for name in left) is table.endswith("commit")
+        assert hive.execute(f"select count(*) from {table}") == [("0",)]
+    # Heartbeats are missing: the metastore ends them.
+    assert wait_until(lambda: not txn_ids & open_txns(client), PollPolicy(longest_s=0.5, timeout_s=90))
     assert is_kept_out()
     repeat_the_load(client)
     assert not is_kept_out()
-    assert hive.execute(f"select count(*) from {table}") == [("0",)]
-    again = run(metastore, table, "none", "local[2]")
-    assert json.loads(again.stdout) == {"inserted": 400}
-    # The next write swept what was hidden; the aborted delta is for Hive's cleaner, or stays unseen.
-    assert not any(name.startswith(".") for name in names(metastore, table))
-    assert sorted(row[-1] for row in identities(hive, table)) == list(range(400))
+    for table in tables:
+        assert hive.execute(f"select count(*) from {table}") == [("0",)]
+        rows = spark.range(400).selectExpr("cast(id as int) id")
+        assert append(spark, client, table, rows).inserted == 400
+        # It swept what was hidden; the aborted delta is for Hive's cleaner, or stays unseen.
+        assert not any(name.startswith(".") for name in names(metastore, table))
+        assert sorted(row[-1] for row in identities(hive, table)) == list(range(400))
 
 
 def kill_a_load(client: MetastoreClient) -> Callable[[], bool]:

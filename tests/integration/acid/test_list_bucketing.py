@@ -79,27 +79,22 @@ def test_list_bucketed_tables_are_replicated_and_disturb_no_other_policy(
     def policy(database: str) -> Any:
         return scheduled(source, target, spark, tmp_path, database, reading=read_both_ways)
 
-    try:
-        with policy("skew") as site, policy("skew_beside") as other:
-            site.cycle()
-            other.cycle()
-            write(hive_sql_source, CHANGES)
-            assert not site.cycle().idle
-            assert other.cycle().idle
-            for query in QUERIES:
-                expected = rows(hive_sql_source, query.format(suffix=""))
-                assert expected, query
-                assert rows(hive_sql_target, query.format(suffix="_copy")) == expected, query
-            with site.source.client() as client, site.target.client() as copy:
-                directories = skewed_directories(copy, "skew_copy")
-                expected = skewed_directories(client, "skew")
-            # In Hive a renamed partition names the directories of its former name; the replica names none.
-            assert all("/d=a/" in where for _, where in expected.pop("d=c"))
-            assert directories.pop("d=c") == []
-            assert directories == expected
-            assert directories["two"] == [(["484"], "/k=484")]
-            assert site.verify().differences == []
-    finally:
-        for sql in (hive_sql_source, hive_sql_target):
-            for key in SETTINGS:
-                sql.set(key, "false")
+    with policy("skew") as site, policy("skew_beside") as other:
+        site.cycle()
+        other.cycle()
+        write(hive_sql_source, CHANGES)
+        assert not site.cycle().idle
+        assert other.cycle().idle
+        for query in QUERIES:
+            expected = rows(hive_sql_source, query.format(suffix=""))
+            assert expected, query
+            assert rows(hive_sql_target, query.format(suffix="_copy")) == expected, query
+        with site.source.client() as client, site.target.client() as copy:
+            directories = skewed_directories(copy, "skew_copy")
+            expected = skewed_directories(client, "skew")
+        # In Hive a renamed partition names the directories of its former name; the replica names none.
+        assert all("/d=a/" in where for _, where in expected.pop("d=c"))
+        assert directories.pop("d=c") == []
+        assert directories == expected
+        assert directories["two"] == [(["484"], "/k=484")]
+        assert site.verify().differences == []

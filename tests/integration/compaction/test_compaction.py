@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +32,9 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.locks import TableWrite, WriteKind
 from airflow_hive_federation.transactions.transaction import Transaction
 from airflow_hive_federation.waiting import PollPolicy, wait_until
+from tests.support.committed_files import copy_table
 from tests.support.history_files import insert_rows
-from tests.support.hive_beside_cleaner import HiveBesideCleaner
+from tests.support.hive_readers import by_both_readers
 from tests.support.hives_worker import hives_worker
 from tests.support.small_source import make_table
 
@@ -50,10 +49,9 @@ def still_open(client: MetastoreClient) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with HiveBesideCleaner(source) as sql:
-        sql.execute(f"create database {DATABASE}")
-        yield sql
+def hive(quick_hive: HiveSql) -> HiveSql:
+    quick_hive.execute(f"create database {DATABASE}")
+    return quick_hive
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +68,7 @@ def compact(settings: MetastoreSettings) -> Callable[..., list[CompactionReport]
 
 
 def rows_with_id(hive: HiveSql, table: str) -> list[Row]:
-    """All rows by both of Hive's readers, which must agree."""
-    answers = []
-    for vectorized in ("false", "true"):
-        hive.set("hive.vectorized.execution.enabled", vectorized)
-        answers.append(sorted(hive.execute(f"select ROW__ID, * from {DATABASE}.{table}"), key=repr))
-    assert answers[0] == answers[1]
-    return answers[0]
+    return by_both_readers(hive, f"select ROW__ID, * from {DATABASE}.{table}")
 
 
 def directories(source: EmbeddedMetastore, table: str) -> set[str]:
@@ -137,14 +129,19 @@ class CleanersRounds:
         return request, {*report.directories}
 
 
-def change(hive: HiveSql, table: str) -> None:
-    """Several transactions of every kind."""
-    name = f"{DATABASE}.{table}"
+@pytest.fixture(scope="module")
+def changed(hive: HiveSql, settings: MetastoreSettings) -> Iterator[Callable[..., None]]:
+    """Return a function that makes tables in which Hive has written several transactions of every kind."""
+    name = f"{DATABASE}.changed"
+    columns = "(id int, name varchar(10), amount decimal(10,2)) clustered by (id) into 2 buckets"
+    hive.execute(f"create table {name} {columns} {ACID}")
     for start in (0, 10):
         values = ", ".join(f"({start + i}, 'n{start + i}', {i}.25)" for i in range(6))
         hive.execute(f"insert into {name} values {values}")
     hive.execute(f"update {name} set name = upper(name) where id in (1, 12)")
     hive.execute(f"delete from {name} where id in (0, 13)")
+    with MetastoreClient(settings) as client:
+        yield functools.partial(copy_table, client, DATABASE, "changed")
 
 
 def events(directory: Path) -> dict[str, list[dict[str, Any]]]:
@@ -154,35 +151,37 @@ def events(directory: Path) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_same_as_hives_worker_makes_and_it_goes_on_from_ours(
-    hive: HiveSql, source: EmbeddedMetastore, compact: Callable[..., list[CompactionReport]]
+    hive: HiveSql,
+    source: EmbeddedMetastore,
+    changed: Callable[..., None],
+    compact: Callable[..., list[CompactionReport]],
 ) -> None:
-    columns = "(id int, name varchar(10), amount decimal(10,2))"
     kinds = [CompactionKind.MINOR, CompactionKind.MAJOR]
-    for table in ("ours_minor", "theirs_minor", "ours_major", "theirs_major"):
-        hive.execute(f"create table {DATABASE}.{table} {columns} clustered by (id) into 2 buckets {ACID}")
-        change(hive, table)
-    reports = {}
+    changed("ours_minor", "theirs_minor", "ours_major", "theirs_major")
+    location = source.warehouse / f"{DATABASE}.db"
+
+    def change_again(table: str) -> None:
+        hive.execute(f"update {DATABASE}.{table} set amount = 0 where id in (2, 12)")
+        hive.execute(f"delete from {DATABASE}.{table} where id in (3, 11)")
+
+    made = {}
     for kind in kinds:
         before = rows_with_id(hive, f"ours_{kind}")
-        (reports[kind],) = compact(f"ours_{kind}", kind)
-        assert reports[kind].state == "compacted", reports[kind]
+        (report,) = compact(f"ours_{kind}", kind)
+        assert report.state == "compacted", report
         assert rows_with_id(hive, f"ours_{kind}") == before
+        made[kind] = {name: events(location / f"ours_{kind}" / name) for name in report.directories}
         hive.execute(f"alter table {DATABASE}.theirs_{kind} compact '{kind}'")
-    hives_worker(source)
-    location = source.warehouse / f"{DATABASE}.db"
-    for kind in kinds:
-        for directory in reports[kind].directories:
-            (hives,) = (location / f"theirs_{kind}").glob(f"{directory.partition('_v')[0]}_v*")
-            assert events(location / f"ours_{kind}" / directory) == events(hives)
-        assert cleaned(source, f"ours_{kind}", set(reports[kind].directories))
-        for table in (f"ours_{kind}", f"theirs_{kind}"):
-            hive.execute(f"update {DATABASE}.{table} set amount = 0 where id in (2, 12)")
-            hive.execute(f"delete from {DATABASE}.{table} where id in (3, 11)")
-        assert rows_with_id(hive, f"ours_{kind}") == rows_with_id(hive, f"theirs_{kind}")
+        # Hive takes no request before the last one is cleaned up.
+        assert cleaned(source, f"ours_{kind}", set(report.directories))
+        change_again(f"ours_{kind}")
         hive.execute(f"alter table {DATABASE}.ours_{kind} compact 'major'")
-    # Hive's worker compacts what ours has made.
     hives_worker(source)
     for kind in kinds:
+        for name, rows in made[kind].items():
+            (hives,) = (location / f"theirs_{kind}").glob(f"{name.partition('_v')[0]}_v*")
+            assert rows == events(hives)
+        change_again(f"theirs_{kind}")
         assert any(name.startswith("base_0000006_v") for name in directories(source, f"ours_{kind}"))
         assert rows_with_id(hive, f"ours_{kind}") == rows_with_id(hive, f"theirs_{kind}")
 
@@ -401,9 +400,10 @@ def test_insert_only(
     assert sorted(hive.execute(query), key=repr) == before
 
 
-def test_the_queue_is_served(hive: HiveSql, settings: MetastoreSettings) -> None:
-    hive.execute(f"create table {DATABASE}.queued (id int, name string, amount int) {ACID}")
-    change(hive, "queued")
+def test_the_queue_is_served(
+    hive: HiveSql, settings: MetastoreSettings, changed: Callable[..., None]
+) -> None:
+    changed("queued")
     before = rows_with_id(hive, "queued")
     hive.execute(f"alter table {DATABASE}.queued compact 'minor'")
     hive.execute(f"create table {DATABASE}.dropped (id int) {ACID}")
@@ -422,11 +422,9 @@ def test_the_queue_is_served(hive: HiveSql, settings: MetastoreSettings) -> None
 
 
 def test_a_bad_file_fails_its_table_alone(
-    hive: HiveSql, source: EmbeddedMetastore, settings: MetastoreSettings
+    source: EmbeddedMetastore, settings: MetastoreSettings, changed: Callable[..., None]
 ) -> None:
-    for table in ("broken", "sound"):
-        hive.execute(f"create table {DATABASE}.{table} (id int, name string, amount int) {ACID}")
-        change(hive, table)
+    changed("broken", "sound")
     (bucket,) = (source.warehouse / f"{DATABASE}.db" / "broken").glob("delta_0000002_*/bucket_00000_0")
     bucket.write_bytes(bucket.read_bytes()[:-30])
     before = directories(source, "broken")
@@ -443,49 +441,6 @@ def test_a_bad_file_fails_its_table_alone(
         assert entry.state == "failed"
         assert str(bucket) in str(entry.errorMessage)
     assert directories(source, "broken") == before
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_writer_meanwhile_loses_nothing() -> None:
-    with EmbeddedMetastore.start("busy") as metastore, HiveBesideCleaner(metastore) as hive:
-        hive.execute(f"create database {DATABASE}")
-        table = f"{DATABASE}.busy"
-        hive.execute(f"create table {table} (id int, name string, amount int) {ACID}")
-        change(hive, "busy")
-        expected = {row[1] for row in rows_with_id(hive, "busy")}
-        with compacting(MetastoreSettings(uris=(metastore.uri,)), table) as states:
-            for number in range(100, 105):
-                hive.execute(f"insert into {table} values ({number}, 'new', 0), ({number + 50}, 'new', 0)")
-                hive.execute(f"update {table} set amount = amount + 1 where id = {number}")
-                hive.execute(f"delete from {table} where id = {number + 50}")
-                expected.add(str(number))
-                answer = hive.execute(f"select id from {table}")
-                assert sorted(row[0] or "" for row in answer) == sorted(map(str, expected))
-        assert "compacted" in states
-        assert set(states) <= {"compacted", "refused", "cleaning"}
-        assert {row[1] for row in rows_with_id(hive, "busy")} == expected
-
-
-@contextmanager
-def compacting(settings: MetastoreSettings, table: str) -> Iterator[list[str]]:
-    """Compact a table over and over while the block runs; collect the states."""
-    stopping = threading.Event()
-    states: list[str] = []
-
-    def keep_compacting() -> None:
-        kinds = [CompactionKind.MINOR, CompactionKind.MAJOR]
-        while not stopping.is_set():
-            reports = compact_table(settings, table, kinds[len(states) % 2], in_threads(1))
-            states.extend(report.state for report in reports)
-
-    with ThreadPoolExecutor(1) as workers:
-        running = workers.submit(keep_compacting)
-        try:
-            yield states
-        finally:
-            stopping.set()
-        running.result()
 
 
 KILLED = """
@@ -522,11 +477,11 @@ def test_killed_it_leaves_nothing_visible_and_runs_again(
     step: str,
     hive: HiveSql,
     source: EmbeddedMetastore,
+    changed: Callable[..., None],
     compact: Callable[..., list[CompactionReport]],
 ) -> None:
     table = f"killed_{step}"
-    hive.execute(f"create table {DATABASE}.{table} (id int, name string, amount int) {ACID}")
-    change(hive, table)
+    changed(table)
     before = rows_with_id(hive, table)
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, source.uri, f"{DATABASE}.{table}", step],
@@ -553,12 +508,11 @@ def test_killed_it_leaves_nothing_visible_and_runs_again(
 
 
 def test_compactions_of_other_workers_are_reported(
-    hive: HiveSql, settings: MetastoreSettings, compact: Callable[..., list[CompactionReport]]
+    settings: MetastoreSettings,
+    changed: Callable[..., None],
+    compact: Callable[..., list[CompactionReport]],
 ) -> None:
-    from airflow_hive_federation.metastore.idl import types
-
-    hive.execute(f"create table {DATABASE}.elsewhere (id int, name string, amount int) {ACID}")
-    change(hive, "elsewhere")
+    changed("elsewhere")
     with MetastoreClient(settings) as client:
         request_compaction(client, f"{DATABASE}.elsewhere", CompactionKind.MAJOR, pool_name="elsewhere")
         taken = client.call(
@@ -581,19 +535,16 @@ def test_compactions_of_other_workers_are_reported(
     ],
 )
 def test_a_request_that_waits_already_is_served(
-    hive: HiveSql,
     settings: MetastoreSettings,
+    changed: Callable[..., None],
     compact: Callable[..., list[CompactionReport]],
     pool_name: str | None,
     waits: CompactionKind,
     asked: CompactionKind,
 ) -> None:
     table = f"waits_{pool_name}".lower()
-    hive.execute(f"create table {DATABASE}.{table} (id int, name string, amount int) {ACID}")
-    change(hive, table)
-    before = rows_with_id(hive, table)
+    changed(table)
     with MetastoreClient(settings) as client:
         (waiting,) = request_compaction(client, f"{DATABASE}.{table}", waits, pool_name=pool_name)
     (report,) = compact(table, asked)
     assert (report.state, report.id, report.kind) == ("compacted", waiting.id, waits.value)
-    assert rows_with_id(hive, table) == before

@@ -15,11 +15,9 @@ DATABASE = "compacted_properties"
 
 
 @pytest.mark.slow
-def test_compacted_files_follow_the_tables_properties(
-    hive_sql_source: HiveSql, source: EmbeddedMetastore
-) -> None:
+def test_compacted_files_follow_the_tables_properties(quick_hive: HiveSql, source: EmbeddedMetastore) -> None:
     """A request's own properties count more than the table's, as with Hive's worker."""
-    hive, settings = hive_sql_source, MetastoreSettings(uris=(source.uri,))
+    hive, settings = quick_hive, MetastoreSettings(uris=(source.uri,))
     hive.execute(f"create database {DATABASE}")
     properties = (
         "'transactional'='true', 'no_auto_compaction'='true', 'orc.bloom.filter.columns'='id,name,code'"

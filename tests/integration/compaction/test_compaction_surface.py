@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,15 @@ from airflow_hive_federation.published.directory import StateDirectory, key_of
 from airflow_hive_federation.published.work import COMPACTED, COMPACTION
 from airflow_hive_federation.spark.compact import by_spark
 from airflow_hive_federation.spark.job import run_job
-from tests.support.hive_beside_cleaner import HiveBesideCleaner
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 DATABASE = "compacted_by"
 
 
 @pytest.fixture(scope="module")
-def hive(source: EmbeddedMetastore) -> Iterator[HiveSql]:
-    with HiveBesideCleaner(source) as sql:
-        sql.execute(f"create database {DATABASE}")
-        yield sql
+def hive(quick_hive: HiveSql) -> HiveSql:
+    quick_hive.execute(f"create database {DATABASE}")
+    return quick_hive
 
 
 @pytest.fixture
