@@ -1,6 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both set everything up first.
 PYTHON ?= python3
-JOBS   ?= 2
+# Two workers run all tests; the third one runs unit tests in the time that they leave.
+JOBS   ?= 3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 BIN    := $(VENV)/bin

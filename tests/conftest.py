@@ -25,10 +25,17 @@ from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from tests.support.examples import DEFAULT
 from tests.support.hive_beside_cleaner import HiveBesideCleaner
+from tests.support.scheduling import pytest_sessionstart, pytest_xdist_make_scheduler
 from tests.support.skips import pytest_configure, pytest_sessionfinish, pytest_terminal_summary
 from tests.support.spark_classes import driver_options
 
-__all__ = ["pytest_configure", "pytest_sessionfinish", "pytest_terminal_summary"]
+__all__ = [
+    "pytest_configure",
+    "pytest_sessionfinish",
+    "pytest_sessionstart",
+    "pytest_terminal_summary",
+    "pytest_xdist_make_scheduler",
+]
 
 # Airflow, imported by the tests of its surface, would otherwise write into the user's home. Workers inherit
 # the variable.
