@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from airflow_hive_federation.errors import MetastoreServerError
+from airflow_hive_federation.errors import MetastoreServerError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.locks import held
@@ -148,9 +148,9 @@ def alter_beside_streams(
 ) -> None:
     """Alter a table as it is now, and keep the positions that streams commit meanwhile.
 
-    The metastore compares one position, or else the time of the last change, in seconds, which shows most
-    changes by Hive. Commits that would move other positions, and other changes by this package, are waited
-    for, and kept waiting.
+    The metastore compares one position, or else, since Hive 4, the time of the last change, in seconds, which
+    shows most changes by Hive. Commits that would move other positions, and other changes by this package,
+    are waited for, and kept waiting.
 
     :param change: changes the table, which was just read, and returns it; ``None`` leaves it as it is.
     :param own: keys of positions whose fences the caller's transaction holds.
@@ -163,6 +163,7 @@ def alter_beside_streams(
     """
     held: list[str] = []
     failures = 0
+    compares_time = True
     while True:
         with (
             still(client, database, name, held) as check_fences,
@@ -174,7 +175,7 @@ def alter_beside_streams(
             if not {*others[1:]} <= {*held}:
                 held = others[1:]
                 continue
-            expected = _expected(table, others or sorted(present))
+            expected = _expected(table, others or sorted(present), time=compares_time)
             altered = change(table)
             if altered is None:
                 return
@@ -192,6 +193,11 @@ def alter_beside_streams(
                     expected_parameter=expected,
                 )
                 return
+            except UnsupportedMethodError:
+                if present or expected is None:
+                    raise
+                # Before Hive 4, metastores compare nothing.
+                compares_time = False
             except MetastoreServerError as error:
                 failures += 1
                 if expected is None or "has been modified" not in error.message:
@@ -204,8 +210,8 @@ def alter_beside_streams(
                     ) from error
 
 
-def _expected(table: types.Table, keys: Sequence[str]) -> tuple[str, str] | None:
+def _expected(table: types.Table, keys: Sequence[str], *, time: bool) -> tuple[str, str] | None:
     """Return what the metastore compares: the first position, or the time of the last change."""
     parameters = table.parameters or {}
-    key = next(iter(keys), CHANGED)
+    key = next(iter(keys), CHANGED if time else "")
     return (key, parameters[key]) if key in parameters else None

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from airflow_hive_federation.clusters import altering as clusters_altering
 from airflow_hive_federation.clusters.altering import alter_partitions, alter_table
-from airflow_hive_federation.errors import LockLostError, LockTimeoutError, MetastoreServerError
+from airflow_hive_federation.errors import (
+    LockLostError,
+    LockTimeoutError,
+    MetastoreServerError,
+    UnsupportedMethodError,
+)
 from airflow_hive_federation.ingest import position
 from airflow_hive_federation.ingest.position import ensure_position
 from airflow_hive_federation.metastore import MetastoreClient
@@ -124,6 +130,28 @@ def test_a_table_that_is_altered_all_the_time(metastore: MemoryMetastore, client
     with pytest.raises(MetastoreServerError, match=r"d\.t is altered all the time: .*has been modified"):
         alter_beside_streams(client, "d", "t", marked)
     assert metastore.calls.count("alter_table_req") == 5
+
+
+def test_metastores_before_hive_4_compare_nothing(
+    metastore: MemoryMetastore, client: MetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table with a position is not altered there: a commit meanwhile would be set back."""
+
+    def of_hive_3(
+        call: Callable[..., None], *args: Any, expected_parameter: Any = None, **kwargs: Any
+    ) -> None:
+        if expected_parameter is not None:
+            raise UnsupportedMethodError("This metastore compares nothing.", remedy="Use Hive 4.")
+        call(*args, **kwargs)
+
+    monkeypatch.setattr(client, "alter_table", partial(of_hive_3, client.alter_table))
+    metastore.tables["d", "t"].parameters["transient_lastDdlTime"] = "1"
+    with pytest.raises(UnsupportedMethodError):
+        alter_beside_streams(client, "d", "t", marked)
+    del metastore.tables["d", "t"].parameters[KEY]
+    alter_beside_streams(client, "d", "t", marked)
+    assert metastore.tables["d", "t"].parameters["mark"] == "set"
+    assert metastore.locks == {}
 
 
 def test_a_table_that_is_right_already_is_left(metastore: MemoryMetastore, client: MetastoreClient) -> None:
