@@ -105,9 +105,9 @@ class FailoverOperator(ReplicationOperator):
 
     At no moment may both sides be written. The task fails, and changes nothing, if the source was written to
     since the last cycle. If the task is killed at any point, its next run continues. Returns ``{"converged",
-    "database", "event_id", "summary", "replica", "policy", "removed"}``; ``policy`` is the policy of the way
-    back, which needs no bootstrap. With ``source_lost``, ``converged`` is false, and there is no replica and
-    no policy.
+    "database", "event_id", "summary", "replica", "policy", "removed", "missing"}``; ``policy`` is the policy
+    of the way back, which needs no bootstrap. With ``source_lost``, ``converged`` is false, there is no
+    replica and no policy, and ``missing`` names the tables and partitions that killed loads have dropped.
 
     :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
     :param source_conn_id: the connection of the source's metastore. (templated)

@@ -25,7 +25,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_hive_federation.errors import FailoverError, FileVanishedError, NoSuchObjectError
+from airflow_hive_federation.errors import (
+    DumpCorruptError,
+    DumpIncompleteError,
+    FailoverError,
+    FileVanishedError,
+    NoSuchObjectError,
+)
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.model.write_ids import RangeState
@@ -231,20 +237,37 @@ def release(
     :raises FailoverError: the source answers.
     """
     event_id = int((client.get_database(policy.target_database).parameters or {})[markers.LAST_ID])
-    missing = missing_objects(client, policy)
-    if missing:
-        logger.warning(
-            "Target database %s lacks %s, which it had at event %s: killed loads have dropped them.",
-            policy.target_database,
-            first_of(missing),
-            event_id,
-        )
+    missing = _missing(client, policy, event_id)
     step(Step.LET_GO)
     refuse_living(source, policy)
     let_go(client, policy)
     return TakeOverReport(
-        database=policy.target_database, event_id=event_id, removed=removed, missing=tuple(missing)
+        database=policy.target_database, event_id=event_id, removed=removed, missing=missing
     )
+
+
+def _missing(client: MetastoreClient, policy: ReplicationPolicy, event_id: int) -> tuple[str, ...]:
+    database = policy.target_database
+    try:
+        missing = missing_objects(client, policy)
+    except (DumpIncompleteError, DumpCorruptError) as error:
+        # The dump may be lost with the source. The target itself needs it no more.
+        logger.warning(
+            "Killed loads may have dropped tables of target database %s: its dump of event %s, which names "
+            "them, cannot be read. %s",
+            database,
+            event_id,
+            error,
+        )
+        return ()
+    if missing:
+        logger.warning(
+            "Target database %s lacks %s, which it had at event %s: killed loads have dropped them.",
+            database,
+            first_of(missing),
+            event_id,
+        )
+    return tuple(missing)
 
 
 def refuse_living(source: MetastorePool, policy: ReplicationPolicy) -> None:

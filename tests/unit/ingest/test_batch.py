@@ -473,10 +473,12 @@ def test_a_position_is_made_while_no_cluster_metadata_is_changed(
     builder: Builders, metastore: MemoryMetastore
 ) -> None:
     locked: list[bool] = []
-    metastore.before["alter_table_req"] = lambda _args: locked.append(bool(metastore.locks_of("d.plain")))
+    metastore.before["alter_table_req"] = lambda _args: locked.append(
+        bool(metastore.locks_of("plain:metadata"))
+    )
     with builder().with_position_key(KEY).connect():
         assert locked == [True]
-    assert not metastore.locks_of("d.plain")
+    assert not metastore.locks_of("plain:metadata")
 
 
 def test_a_lost_transaction_does_not_set_its_own_position_back(

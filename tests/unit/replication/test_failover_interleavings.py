@@ -38,6 +38,8 @@ from tests.support.observing import at_steps
 
 SEED = int(os.environ.get("HIVE_FEDERATION_INTERLEAVINGS_SEED", random.SystemRandom().randrange(1 << 32)))
 RANDOM_RUNS = int(os.environ.get("HIVE_FEDERATION_INTERLEAVINGS", "150"))
+#: No operation of the model has as many steps.
+LONGEST = 500
 
 
 @pytest.fixture
@@ -291,6 +293,7 @@ def test_a_source_that_comes_back_during_a_take_over_is_not_opened_beside_it(
         world.end()
         if actor.outcome == "done":  # it has read for the last time
             break
+        assert place < LONGEST, actor.outcome
     for back in range(count_steps(make_world, "started", "roll back")):
         world, actor = interrupted(place)
         opening = world.begin("roll back")
