@@ -21,11 +21,9 @@ from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimi
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy, wait_until
-from tests.support.hives_worker import hives_worker
 from tests.support.incrementing import Cycles, cycles
 
 DATABASE, OTHER, MEANWHILE = "compacted_replica", "compacted_on_both_sides", "compacted_meanwhile"
-REBALANCED, NUMBERS = "rebalanced_source", "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12"
 #: The cleaner looks every second, and waits for readers.
 SOON = PollPolicy(first_s=0.1, longest_s=0.5, timeout_s=120)
 
@@ -139,50 +137,9 @@ def test_a_compaction_of_the_target_that_runs_while_a_load_places_one_of_the_sou
         assert (report.state, report.retryable) == ("failed", True)
 
 
-@pytest.mark.slow
-def test_a_rebalancing_compaction_of_the_source_gives_rows_other_numbers(
-    source: EmbeddedMetastore, target: EmbeddedMetastore, opened: Opened
-) -> None:
-    """Its base may have the name of the former one, and later deletes name rows by their new numbers."""
-    with opened(REBALANCED) as run:
-        orc = "STORED AS ORC TBLPROPERTIES ('transactional'='true', 'no_auto_compaction'='true')"
-        run.source_sql.set("mapreduce.job.reduces", "2")
-        run.write(
-            f"CREATE DATABASE {REBALANCED}",
-            f"CREATE TABLE {REBALANCED}.u (id int) {orc}",
-            f"INSERT INTO {REBALANCED}.u "
-            f"SELECT id FROM (SELECT explode(array({NUMBERS})) AS id) numbers CLUSTER BY id",
-            f"INSERT INTO {REBALANCED}.u VALUES (13)",
-            f"CREATE TABLE {REBALANCED}.p (id int) PARTITIONED BY (p int) {orc}",
-            f"INSERT INTO {REBALANCED}.p PARTITION (p=1) VALUES ({NUMBERS.replace(', ', '), (')})",
-            f"INSERT INTO {REBALANCED}.p PARTITION (p) VALUES (13, 1), (1, 2), (1, 3), (1, 4)",
-        )
-        run.source_sql.set("mapreduce.job.reduces", "-1")
-        compact(source, f"{REBALANCED}.u", CompactionKind.MAJOR)
-        # A metastore refuses the next compaction until the cleaner has followed the last one.
-        assert wait_until(lambda: directories(source.warehouse / f"{REBALANCED}.db" / "u", "*") == 1, SOON)
-        run.bootstrap()
-        compact(target, f"{run.policy.target_database}.p", CompactionKind.MAJOR, partitions=["p=1"])
-        run.write(
-            f"ALTER TABLE {REBALANCED}.u COMPACT 'REBALANCE' CLUSTERED INTO 1 BUCKETS",
-            f"ALTER TABLE {REBALANCED}.p PARTITION (p=1) COMPACT 'REBALANCE' CLUSTERED INTO 3 BUCKETS "
-            "ORDER BY id DESC",
-        )
-        hives_worker(source)
-        run.write(
-            f"DELETE FROM {REBALANCED}.p WHERE id IN (1, 9)", f"INSERT INTO {REBALANCED}.u VALUES (100)"
-        )
-        run.cycle()
-        run.assert_equal("SELECT ROW__ID, * FROM {db}.u", "SELECT ROW__ID, * FROM {db}.p")
-        assert len(run.rows("SELECT id FROM {db}.u")[1]) == 14
-
-
-def compact(
-    metastore: EmbeddedMetastore, table: str, kind: CompactionKind, partitions: Sequence[str] | None = None
-) -> None:
-    """Compact a table with at most one partition, or one of its partitions."""
-    settings = MetastoreSettings(uris=(metastore.uri,))
-    (report,) = compact_table(settings, table, kind, in_threads(1), partitions=partitions)
+def compact(metastore: EmbeddedMetastore, table: str, kind: CompactionKind) -> None:
+    """Compact a table."""
+    (report,) = compact_table(MetastoreSettings(uris=(metastore.uri,)), table, kind, in_threads(1))
     assert report.state == "compacted", report.message
 
 
