@@ -17,7 +17,7 @@ from xdist.workermanage import WorkerController
 _UNIT = "tests/unit/"
 #: Fewer workers are all for all tests.
 _FEWEST = 3
-#: What is added to the worker's ``nice``: the others get most of a busy processor.
+#: Added to the ``nice`` of that worker: the others get most of a busy processor.
 _NICE = 5
 
 

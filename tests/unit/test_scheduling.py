@@ -1,4 +1,4 @@
-"""Which of the suite's files the workers of pytest-xdist get."""
+"""Tests the distribution of the suite's files among the workers of pytest-xdist."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ SETTINGS = {
     "metastore.acid.housekeeper.interval": "1s",
 }
 
-# What the driver runs: 400 rows in four tasks per table. In the first table, a task fails at first. The
+# The driver writes 400 rows in four tasks per table. In the first table, a task fails at first. The
 # driver dies when the second table's write stands before its publication, and the third one's before its
 # commit.
 DRIVER = """

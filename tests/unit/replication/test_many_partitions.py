@@ -173,7 +173,7 @@ def steps(root: Path, count: int) -> Iterator[int]:
 
 
 def test_a_table_of_many_partitions_takes_little_more_memory_than_one_of_few(tmp_path: Path) -> None:
-    # What the first use of a module keeps for good is no partition's.
+    # A module keeps some memory for good from its first use on, which belongs to no partition.
     for _ in steps(tmp_path, PAGE + 1):
         pass
     few, many = 2 * PAGE, 6 * PAGE
