@@ -57,7 +57,8 @@ def gateway_spark(home: Path) -> Iterator[GatewaySpark]:
         yield GatewaySpark(server)
 
 
-def _started(uri: str, home: str) -> SparkSession:
+def spark_on(uri: str, home: str) -> SparkSession:
+    """Start a Spark in this process, whose catalog is a metastore."""
     from pyspark.sql import SparkSession
 
     return (
@@ -85,8 +86,8 @@ def _main() -> None:
         if spark is None or asked["uri"] != present:
             if spark is not None:
                 spark.stop()
-            spark, present = _started(asked["uri"], asked["home"]), asked["uri"]
-        # What one session has read of a table is not seen by the next one, as if it were a new process.
+            spark, present = spark_on(asked["uri"], asked["home"]), asked["uri"]
+        # A session keeps tables that it has read. A new one reads them again, as a new process would.
         session = spark.newSession()
         answer: object = []
         try:

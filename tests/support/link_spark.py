@@ -10,26 +10,14 @@ import sys
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from airflow_hive_federation.tables.read.guard import guarded
+from tests.support.gateway_spark import spark_on
 
 
 def main(uri: str, home: str) -> None:
     """Answer with the message of the first error, or with an empty text."""
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .enableHiveSupport()
-        .config("spark.hadoop.hive.metastore.uris", uri)
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", f"{home}/warehouse")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.catalogImplementation", "hive")
-        .config("spark.hadoop.hive.exec.dynamic.partition.mode", "nonstrict")
-        .getOrCreate()
-    )
+    spark = spark_on(uri, home)
     part = ", 'a' p"
     # So that it has no check of the guard, which is for sessions that are made later.
     spark.sql("SELECT 1").collect()

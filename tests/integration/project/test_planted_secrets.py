@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -369,18 +369,24 @@ def full_run(site: Site, client: MetastoreClient, sql: HiveSql, source: Embedded
     return Ran(site, states, watched, parameters, codes)
 
 
-def run_dag(site: Site, environment: dict[str, str]) -> dict[str, str]:
-    with (site.run / "dag.log").open("w", encoding="utf-8") as log:
+def run_python(site: Site, output: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
+    """Run Python until it ends, with its output in a file of the run."""
+    path = site.run / output
+    with path.open("w", encoding="utf-8") as out:
         done = subprocess.run(
-            [sys.executable, str(DAG_FILE), json.dumps({"database": DATABASE})],
+            [sys.executable, *arguments],
             env=environment,
             cwd=site.run,
-            stdout=log,
+            stdout=out,
             stderr=subprocess.STDOUT,
             check=False,
             timeout=600,
         )
-    assert done.returncode == 0, (site.run / "dag.log").read_text(encoding="utf-8")[-6000:]
+    assert done.returncode == 0, path.read_text(encoding="utf-8")[-6000:]
+
+
+def run_dag(site: Site, environment: dict[str, str]) -> dict[str, str]:
+    run_python(site, "dag.log", [str(DAG_FILE), json.dumps({"database": DATABASE})], environment)
     states: dict[str, str] = json.loads((site.run / "states.json").read_text(encoding="utf-8"))
     return states
 
@@ -409,18 +415,9 @@ allowed_source_roots = ["file:{site.databases["source"].directory}"]
         "doctor nobody_headers",
         "remote list --metastore wrong_passphrase",
     )
-    with (site.run / "commands.txt").open("w", encoding="utf-8") as out:
-        done = subprocess.run(
-            [sys.executable, "-c", COMMANDS, *commands],
-            # The published documents must hold no secret, either.
-            env={**environment, "AIRFLOW__HIVE_FEDERATION__STATE_URI": f"file:{site.run}/state"},
-            cwd=site.run,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            check=False,
-            timeout=600,
-        )
-    assert done.returncode == 0, (site.run / "commands.txt").read_text(encoding="utf-8")[-6000:]
+    # The published documents must hold no secret, either.
+    published = {**environment, "AIRFLOW__HIVE_FEDERATION__STATE_URI": f"file:{site.run}/state"}
+    run_python(site, "commands.txt", ["-c", COMMANDS, *commands], published)
     codes: dict[str, int] = json.loads((site.run / "codes.json").read_text(encoding="utf-8"))
     return codes
 

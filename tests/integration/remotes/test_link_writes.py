@@ -178,9 +178,13 @@ def hive(sql: HiveSql) -> Iterator[Engine]:
 @contextmanager
 def spark(uri: str, home: Path) -> Iterator[Engine]:
     """A session in a process of its own: that of the tests has another metastore."""
-    program = Path(__file__).parents[2] / "support" / "link_spark.py"
-    environment = {**os.environ, "JAVA_HOME": str(spark_java_home()), "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, str(program), uri, str(home)]
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(spark_java_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    command = [sys.executable, "-m", "tests.support.link_spark", uri, str(home)]
     with line_server(command, home, environment=environment) as server:
         yield lambda statements, kind: str(server.ask([statements, kind.endswith("_p")]))
 
