@@ -252,7 +252,8 @@ def _content(fragment: Fragment, writing: Writing) -> memoryview:
     with storage_errors(uri):
         if path is None:
             filesystem, name = open_filesystem(uri, writing.storage_options)
-            return memoryview(filesystem.cat_file(name, start, start + size))
+            # The driver of S3 has a version before the start.
+            return memoryview(filesystem.cat_file(name, start=start, end=start + size))
         with pa.memory_map(path) as file:
             file.seek(start)
             return memoryview(file.read_buffer(size))
