@@ -1,6 +1,6 @@
 """A store of S3 for metastores and Hive's SQL, and the jars by which they reach it (hadoop-aws).
 
-It is moto's server, a double in this process, or the store at the URL in HIVE_FEDERATION_TESTS_S3.
+It is S3Proxy, or the store at the URL in HIVE_FEDERATION_TESTS_S3.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from moto.server import ThreadedMotoServer
-
 from airflow_hive_federation.storage.filesystem import open_filesystem
 from tests.support.plain_metastore import fetched
+from tests.support.s3proxy import s3proxy
 
 AWS_SDK = """
 test software.amazon.awssdk:annotations:2.35.4@jar \
@@ -122,8 +121,8 @@ class S3Store:
     """An S3 server with one user."""
 
     endpoint: str
-    key: str = "a-key"
-    secret: str = field(default="a-secret", repr=False)
+    key: str
+    secret: str = field(repr=False)
     scheme: str = "s3a"
 
     @property
@@ -161,17 +160,16 @@ class S3Store:
 
 
 @contextmanager
-def s3_store() -> Iterator[S3Store]:
-    """Run moto's server, a double of S3, in this process, or use the store that runs."""
+def s3_store(home: Path) -> Iterator[S3Store]:
+    """Run S3Proxy, or use the store that runs.
+
+    :param home: a directory for S3Proxy alone.
+    """
     if running := os.environ.get(RUNNING):
         url = urlsplit(running)
         key, secret = unquote(url.username or ""), unquote(url.password or "")
         yield S3Store(endpoint=f"{url.scheme}://{url.hostname}:{url.port}", key=key, secret=secret)
         return
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield S3Store(endpoint=f"http://{host}:{port}")
-    finally:
-        server.stop()
+    key, secret = "a-key", "a-secret"
+    with s3proxy(home, key=key, secret=secret) as endpoint:
+        yield S3Store(endpoint=endpoint, key=key, secret=secret)

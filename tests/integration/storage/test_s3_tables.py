@@ -1,13 +1,14 @@
 """Tables on S3 behind a metastore, judged by Hive: cycles, streaming ingest, compaction, groups and clusters.
 
-The store is moto's server, a double of S3, or the one that HIVE_FEDERATION_TESTS_S3 names; Hive and its
-metastore reach it by hadoop-aws.
+The store is S3Proxy, or the one that HIVE_FEDERATION_TESTS_S3 names; Hive and its metastore reach it by
+hadoop-aws.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -33,11 +34,15 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.take_over import take_over
 from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.storage.publishing import write_atomically
+from airflow_hive_federation.tables.write.statements import append
 from tests.support.cycling import rows
 from tests.support.observing import at_steps
 from tests.support.s3_site import s3_store
 from tests.support.store_tables_site import QUERIES, KilledError, Site, check_cycles, open_site, stream
 from tests.support.two_clusters import two_clusters
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -46,14 +51,26 @@ NOWHERE = MetastoreSettings(uris=("thrift://127.0.0.1:1",))
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    with s3_store() as store, open_site(store) as made:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with s3_store(tmp_path_factory.mktemp("s3")) as store, open_site(store) as made:
         yield made
 
 
-def test_tables_on_s3(site: Site) -> None:
+def test_tables_on_s3(site: Site, spark: SparkSession) -> None:
     check_cycles(site)
+    check_that_spark_appends(site, spark)
     check_that_a_take_over_ends_a_load(site)
+
+
+def check_that_spark_appends(site: Site, spark: SparkSession) -> None:
+    """Rows of both buckets, which a task hands to others in one object; Spark has no driver of S3."""
+    some = spark.sql("select cast(id as int) id, concat('spark', id) name from range(8, 12, 1, 1)")
+    with site.pool.client() as client:
+        append(spark, client, "shop.orders", some, storage_options=site.store.options)
+    site.increment()
+    orders = [rows(site.sql, QUERIES[0].format(database)) for database in ("shop", "shop_copy")]
+    assert orders[0] == orders[1]
+    assert {row[:2] for row in orders[0]} >= {(str(n), f"spark{n}") for n in range(8, 12)}
 
 
 def check_that_a_take_over_ends_a_load(site: Site) -> None:
