@@ -1,6 +1,6 @@
-"""S3 as dumps and copies use it. The store is moto's server: a double, for want of an account at AWS.
+"""S3 as dumps and copies use it, on S3Proxy or the store that HIVE_FEDERATION_TESTS_S3 names.
 
-Hive's metastore of the tests has no S3 driver, so tables stay on the local disk; the dump, the copy plan, its
+The metastore of these tests has no S3 driver, so tables stay on the local disk; the dump, the copy plan, its
 outcomes and the files of a plan are on S3.
 """
 
@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from moto.server import ThreadedMotoServer
 
 from airflow_hive_federation.compaction.files import publish
 from airflow_hive_federation.compaction.plan import CompactionPlan, Decision, FileFormat
@@ -53,6 +52,7 @@ from airflow_hive_federation.storage.publishing import publishing, remove_file, 
 from airflow_hive_federation.storage.unfinished_uploads import RECORD, finish, upload
 from airflow_hive_federation.tables.write.staging import sweep
 from tests.support.kills import Case
+from tests.support.s3_site import S3Store, s3_store
 from tests.support.small_source import DATABASE, connected
 from tests.support.store_checks import NAMES, check_listing, content_of, put
 
@@ -64,20 +64,21 @@ Options = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def options() -> Iterator[Options]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    client = {"endpoint_url": f"http://{host}:{port}", "region_name": "eu-central-1"}
-    yield {"key": "a-key", "secret": "a-secret", "client_kwargs": client}
-    server.stop()
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Store]:
+    with s3_store(tmp_path_factory.mktemp("s3")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def options(store: S3Store) -> Options:
+    return store.options
 
 
 @pytest.fixture
-def bucket(request: pytest.FixtureRequest, options: Options) -> str:
+def bucket(request: pytest.FixtureRequest, store: S3Store) -> str:
     """URI of an empty bucket."""
     name = request.node.originalname.replace("_", "-")[:63].strip("-")
-    open_filesystem(f"s3://{name}", options)[0].mkdir(name)
+    store.make_bucket(name)
     return f"s3://{name}"
 
 
@@ -95,8 +96,8 @@ def test_a_listing_longer_than_one_answer_and_not_remembered(bucket: str, option
 
     client = boto3.client(
         "s3",
-        aws_access_key_id="a",
-        aws_secret_access_key="b",
+        aws_access_key_id=options["key"],
+        aws_secret_access_key=options["secret"],
         **options["client_kwargs"],
     )
     client.put_object(Bucket=bucket.removeprefix("s3://"), Key="many/p=0/late", Body=b"22")
@@ -107,9 +108,9 @@ def test_a_listing_longer_than_one_answer_and_not_remembered(bucket: str, option
 
 @pytest.mark.parametrize("way", ["up", "down", "across"])
 @pytest.mark.parametrize("size_bytes", [0, 1, 2 * CHUNK_BYTES + 1])
-def test_copying(way: str, size_bytes: int, options: Options, tmp_path: Path) -> None:
+def test_copying(way: str, size_bytes: int, store: S3Store, options: Options, tmp_path: Path) -> None:
     name = f"copying-{way}-{size_bytes}"
-    open_filesystem(f"s3://{name}", options)[0].mkdir(name)
+    store.make_bucket(name)
     source = f"file:{tmp_path}/s/f" if way == "up" else f"s3://{name}/s/f"
     target = f"file:{tmp_path}/t/p=a%3Ab/f" if way == "down" else f"s3a://{name}/t/p=a%3Ab/f"
     content = os.urandom(size_bytes)
