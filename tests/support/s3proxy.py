@@ -73,7 +73,7 @@ def s3proxy(home: Path, *, key: str, secret: str) -> Iterator[str]:
     (home / "buckets").mkdir()
     url = f"http://127.0.0.1:{free_port()}"
     settings = {
-        "jclouds.provider": "filesystem-nio2",
+        "jclouds.provider": "filesystem",
         "jclouds.filesystem.basedir": str(home / "buckets"),
         "s3proxy.endpoint": url,
         "s3proxy.authorization": "aws-v4",
