@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -23,10 +23,15 @@ from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.load.copying import TableCopy
+from airflow_hive_federation.replication.load.creating import is_ours
 from airflow_hive_federation.replication.load.placing import place_staged
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
+from airflow_hive_federation.replication.metadata.write_ids import (
+    max_allocated_write_id,
+    readable_write_ids,
+    valid_transactions,
+)
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.layout import STAGE
 from airflow_hive_federation.storage.copying import CopySettings, copy_file, survey_targets
@@ -205,3 +210,26 @@ def _visible_part(name: DirectoryName, write_ids: ValidWriteIds, kind: TableKind
 
 def _directories(path: str) -> list[DirectoryName]:
     return [parse_directory(part) for part in path.split("/")[:-1] if is_acid_directory(part)]
+
+
+def left_files(client: MetastoreClient, removing: Removing, changed: Collection[str]) -> Iterable[LeftFiles]:
+    """Yield the files of each transactional table of the target that loads have made, or work on.
+
+    Others are a user's own, and may have files of transactions that are still open.
+
+    :param changed: names of the tables that unfinished loads work on; they may not have adopted them yet.
+    """
+    policy = removing.policy
+    database = policy.target_database
+    tables: list[types.Table] = list(client.get_tables(database, client.list_tables(database)))
+    transactional = [
+        candidate
+        for candidate in tables
+        if table_kind(candidate).transactional
+        and policy.replicates(candidate.tableName)
+        and (is_ours(candidate, policy) or candidate.tableName in changed)
+    ]
+    write_ids = readable_write_ids(client, transactional, valid_transactions(client.get_open_txns()))
+    for table in transactional:
+        if table.tableName in write_ids:
+            yield LeftFiles(removing, table, write_ids[table.tableName])

@@ -32,7 +32,6 @@ from airflow_hive_federation.errors import (
     FileVanishedError,
     NoSuchObjectError,
 )
-from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.model.write_ids import RangeState
 from airflow_hive_federation.progress.events import TakenOver
@@ -46,12 +45,10 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_since, unsettled_loads
 from airflow_hive_federation.replication.group_policy import refuse_alone
-from airflow_hive_federation.replication.left_files import LeftFiles, Removing, finish_placing
+from airflow_hive_federation.replication.left_files import Removing, finish_placing, left_files
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.load.summary import CopyRunner
-from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.write_ids import readable_write_ids, valid_transactions
 from airflow_hive_federation.replication.overtaken_loads import (
     OvertakenError,
     overtaken_files,
@@ -186,8 +183,7 @@ def remove_unfinished(
     removed = sum(_remove_orphans(client, removing, dump) for dump in dumps)
     for dump in filter(is_copied, dumps):
         finish_placing(removing, dump)
-    changed = {entry.name for dump in dumps for entry in dump.manifest().changed_tables}
-    return removed + _remove_invisible(client, removing, changed)
+    return removed + _remove_invisible(client, removing, _changed_tables(dumps))
 
 
 def make_way(
@@ -221,7 +217,7 @@ def make_way(
     removed = 0
     for other in unfinished:
         removed += _remove_orphans(client, removing, other, needed)
-    for left in _left_files(client, removing):
+    for left in left_files(client, removing, _changed_tables(unfinished)):
         paths = [path for path in left.paths(RangeState.NONE) if not _is_needed(left.root, path, needed)]
         removed += removing.remove(left.root, paths)
     return removed
@@ -472,7 +468,7 @@ def _remove_invisible(client: MetastoreClient, removing: Removing, changed: Coll
     :param changed: names of the tables into whose files a load may have copied rows that no reader sees.
     """
     removed = 0
-    for left in _left_files(client, removing):
+    for left in left_files(client, removing, changed):
         removed += removing.remove(left.root, left.paths(RangeState.NONE))
         if left.table in changed:
             left.drop_invisible_rows()
@@ -480,17 +476,5 @@ def _remove_invisible(client: MetastoreClient, removing: Removing, changed: Coll
     return removed
 
 
-def _left_files(client: MetastoreClient, removing: Removing) -> Iterable[LeftFiles]:
-    """Yield the files of each transactional table of the target."""
-    policy = removing.policy
-    database = policy.target_database
-    tables: list[types.Table] = list(client.get_tables(database, client.list_tables(database)))
-    transactional = [
-        candidate
-        for candidate in tables
-        if table_kind(candidate).transactional and policy.replicates(candidate.tableName)
-    ]
-    write_ids = readable_write_ids(client, transactional, valid_transactions(client.get_open_txns()))
-    for table in transactional:
-        if table.tableName in write_ids:
-            yield LeftFiles(removing, table, write_ids[table.tableName])
+def _changed_tables(dumps: Iterable[DumpDirectory]) -> set[str]:
+    return {entry.name for dump in dumps for entry in dump.manifest().changed_tables}

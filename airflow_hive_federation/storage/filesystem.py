@@ -363,6 +363,10 @@ def protocols(filesystem: AbstractFileSystem) -> tuple[str, ...]:
 
 
 def _driver(location: Location, options: dict[str, StorageValue]) -> AbstractFileSystem:
+    if location.is_local:
+        from airflow_hive_federation.storage.local import LocalFiles
+
+        return LocalFiles()
     if location.scheme == "hdfs":
         from airflow_hive_federation.storage.hdfs import HdfsFileSystem
 
@@ -377,7 +381,7 @@ def _driver(location: Location, options: dict[str, StorageValue]) -> AbstractFil
         # Otherwise gcsfs asks Google about a token by a URL with the token in it, which errors show.
         os.environ.setdefault("FETCH_RAW_TOKEN_EXPIRY", "false")
     fsspec = importlib.import_module("fsspec")
-    return fsspec.filesystem(location.scheme, **({} if location.is_local else options))
+    return fsspec.filesystem(location.scheme, **options)
 
 
 def _filesystem_path(location: Location) -> str:

@@ -70,7 +70,7 @@ _FUNCTIONS = "functions.jsonl"
 _ENDS = "ends.jsonl"
 _MANIFEST = "_manifest.json"
 _FINISHED_DUMP = "_finished_dump"
-_FINISHED_LOAD = "_finished_load"
+FINISHED_LOAD = "_finished_load"
 #: Lines that are parsed together take a third of the time.
 _LINES_AT_A_TIME = 1000
 
@@ -171,7 +171,7 @@ class DumpDirectory:
 
     def finish_load(self, acknowledgement: FinishedLoad) -> None:
         """Acknowledge that the dump is loaded and published."""
-        self._write(_FINISHED_LOAD, [json.dumps(acknowledgement.to_json(), sort_keys=True) + "\n"])
+        self._write(FINISHED_LOAD, [json.dumps(acknowledgement.to_json(), sort_keys=True) + "\n"])
 
     # -- reading ---------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class DumpDirectory:
     def loaded_into(self) -> str:
         """Return the database that the dump was loaded into; empty without a readable acknowledgement."""
         try:
-            return FinishedLoad.from_json(bounded_json.loads(self._read(_FINISHED_LOAD))).database
+            return FinishedLoad.from_json(bounded_json.loads(self._read(FINISHED_LOAD))).database
         except (DumpCorruptError, ValueError):
             return ""
 

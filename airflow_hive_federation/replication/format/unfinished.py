@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
 
+from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.filesystem import canonical, join
 from airflow_hive_federation.storage.listing import is_there, list_children
+from airflow_hive_federation.storage.options import StorageOptions
 
 #: A load writes this file first.
 COPY_PLAN = "load/copy_plan.jsonl"
@@ -26,21 +28,45 @@ def begun_loads(policy: ReplicationPolicy) -> Iterator[DumpDirectory]:
 
 def begun_uris(policy: ReplicationPolicy) -> tuple[str, ...]:
     """Return the URIs of the dumps that :func:`begun_loads` yields."""
-    return tuple(join(policy.directory, name) for name in dumps_with(policy, COPY_PLAN))
+    return _begun_below(policy.directory, policy.storage_options)
 
 
-def dumps_with(policy: ReplicationPolicy, file: str) -> list[str]:
-    """Return the names of a policy's dumps that have a file, sorted.
+def refuse_left_behind(policy: ReplicationPolicy, loaded: str) -> None:
+    """Refuse a policy whose ``dump_root`` has changed since a load of it was cut off.
+
+    A cycle looks for such loads below the present ``dump_root``. It would take the files and write ids of
+    this one for the target's own, or for those of somebody else.
+
+    :param loaded: URI of the dump from which the target was last loaded.
+    :raises ConfigurationError: a load that continues from that dump has begun at the former place.
+    """
+    former = loaded.rstrip("/").rpartition("/")[0]
+    if canonical(former) == canonical(policy.directory):
+        return
+    begun = _begun_below(former, policy.storage_options)
+    if left := UnfinishedLoads(policy=policy, loaded=loaded, begun=begun).dumps:
+        raise ConfigurationError(
+            f"Policy {policy.name!r} has another dump_root since the load of dump {left[0].uri} was cut off.",
+            remedy="Set dump_root back until a cycle has succeeded; then change it.",
+            policy=policy.name,
+        )
+
+
+def _begun_below(directory: str, options: StorageOptions | None) -> tuple[str, ...]:
+    return tuple(join(directory, name) for name in dumps_with(directory, COPY_PLAN, options))
+
+
+def dumps_with(directory: str, file: str, options: StorageOptions | None) -> list[str]:
+    """Return the names of the dumps below a directory that have a file, sorted.
 
     The directories are listed: a driver's ``glob`` would take characters of ``dump_root`` for a pattern.
 
     :param file: path of the file in a dump.
     """
-    options = policy.storage_options
-    _, names = list_children(policy.directory, options=options)
+    _, names = list_children(directory, options=options)
 
     def has_file(name: str) -> bool:
-        return is_there(join(policy.directory, name, file), options=options)
+        return is_there(join(directory, name, file), options=options)
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="dumps") as workers:
         return sorted(compress(names, workers.map(has_file, names)))

@@ -20,6 +20,7 @@ another number.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from array import array
 from bisect import bisect_left
@@ -52,6 +53,8 @@ logger = logging.getLogger(__name__)
 _OPENED_PER_CALL = 1000
 #: This is added to a transaction's number to get another one: it exceeds all numbers that a source will have.
 _ANEW = 1 << 40
+#: The metastore keeps at most this many characters of a host (``TXNS.TXN_HOST``).
+_HOST_LENGTH = 128
 #: The pauses between calls that fail on a gap in the numbers of open transactions.
 _GAPS = PollPolicy(first_s=0.5, factor=2.0, longest_s=2.0)
 
@@ -127,7 +130,7 @@ class Replay:
         self._repl_policy = f"{_GROUPS}{policy.group}" if policy.group else f"{policy.target_database}.*"
         if table:
             self._repl_policy = f"{policy.target_database}.{table}"
-        self._host = f"hive-federation replication {f'group {policy.group}' if policy.group else policy.name}"
+        self._host = _host(policy)
         self._is_shared = opened is not None
         self.opened = opened or OpenedTransactions()
         self._target_txns = self.opened.target_txns
@@ -295,6 +298,20 @@ class Replay:
                 remedy="Stop the writer, drop the table on the target, and run the cycle again.",
                 differences=[table],
             )
+
+
+def _host(policy: ReplicationPolicy) -> str:
+    """Return the host that the metastore shows for the transactions of a policy, or of its group.
+
+    Only one policy replicates into a database, and only one group of a name into a metastore. Policies of
+    several databases may share a name, and must not end each other's transactions.
+    """
+    owner = f"group {policy.group}" if policy.group else policy.target_database
+    host = f"hive-federation replication {owner}"
+    if len(host) > _HOST_LENGTH:
+        digest = hashlib.sha256(owner.encode()).hexdigest()[:12]
+        host = f"{host[: _HOST_LENGTH - len(digest) - 1]} {digest}"
+    return host
 
 
 def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:

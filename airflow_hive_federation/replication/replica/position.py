@@ -16,6 +16,7 @@ from airflow_hive_federation.replication.format.unfinished import (
     UnfinishedLoads,
     begun_since,
     begun_uris,
+    refuse_left_behind,
     unfinished_loads,
 )
 from airflow_hive_federation.replication.metadata.write_ids import (
@@ -138,12 +139,14 @@ def read_position(
         removed.
     :raises TargetNotOursError: the target database is not this policy's, or not published yet.
     :raises TargetChangedError: it holds tables that this policy did not make.
+    :raises ConfigurationError: the policy's ``dump_root`` has changed since a load was cut off.
     """
     name = policy.target_database
     # A load that begins later may change what is read below: the next load then refuses the increment.
     begun = begun_uris(policy)
     last_id = _published_at(client, policy)
     dump = _checkpoint(client, policy)
+    refuse_left_behind(policy, dump)
     loaded = DumpDirectory(dump, policy.storage_options).manifest()
     adopted = loaded.adopted
     wire_tables: list[types.Table] = list(client.get_tables(name, client.list_tables(name)))

@@ -166,7 +166,7 @@ def assert_let_go(cycle: Cycles) -> None:
         transaction
         for transaction in left
         if transaction.state == types.TxnState.OPEN
-        and transaction.hostname.endswith(f"replication {cycle.policy.name}")
+        and transaction.hostname.endswith(f"replication {cycle.policy.target_database}")
     ]
     with pytest.raises(TargetNotOursError):
         cycle.cycle()

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from fsspec.implementations.local import LocalFileSystem
 
 from airflow_hive_federation.cli.cluster_advise import size_bytes
 from airflow_hive_federation.clusters import advice_history
@@ -28,6 +27,7 @@ from airflow_hive_federation.clusters.registry import ClusterRegistry, read_regi
 from airflow_hive_federation.clusters.routing.route import decide
 from airflow_hive_federation.errors import UnknownClusterError
 from airflow_hive_federation.operators.cluster_links import xcom_page
+from airflow_hive_federation.storage.local import LocalFiles
 from tests.support.catalogs import CLUSTERS, Catalog, placed
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=UTC)
@@ -109,15 +109,15 @@ def test_two_first_writers_of_a_day_may_remove_the_same_old_day(
     old = tmp_path / "2026-01-01"
     old.mkdir()
     (old / RECORDS).touch()
-    exists = LocalFileSystem.exists
+    exists = LocalFiles.exists
 
-    def exists_until_the_other_writer_removes_it(store: LocalFileSystem, path: str) -> bool:
+    def exists_until_the_other_writer_removes_it(store: LocalFiles, path: str) -> bool:
         existed = bool(exists(store, path))
         if path == str(old):
             old.rmdir()
         return existed
 
-    monkeypatch.setattr(LocalFileSystem, "exists", exists_until_the_other_writer_removes_it)
+    monkeypatch.setattr(LocalFiles, "exists", exists_until_the_other_writer_removes_it)
     note(writer(tmp_path))
     assert len(read_history(str(tmp_path), NOW).records) == 1
     assert not old.exists()

@@ -305,3 +305,19 @@ def loaded(dump: Dump, target: Metastore, kill_before: int | None) -> bool:
 def distinct(shown: list[Visible]) -> Iterator[Visible]:
     """Without what a commit of nothing shows again."""
     return (state for place, state in enumerate(shown) if not place or state != shown[place - 1])
+
+
+def test_a_sweep_spares_policies_of_the_same_name_with_other_databases() -> None:
+    target = Metastore(0, 0.0)
+    long = "d" * 120
+    policies = [
+        ReplicationPolicy(name="p", source_database=DATABASE, target_database=name, dump_root="file:/nowhere")
+        for name in ("one", "two", f"{long}1", f"{long}2")
+    ]
+    replays = [Replay(target, policy) for policy in policies]  # type: ignore[arg-type]
+    for txn, replay in enumerate(replays):
+        replay.open({"a": [(txn, 1)]})
+    assert max(map(len, target.open.values())) == 128
+    for left, replay in enumerate(replays, start=1):
+        assert replay.sweep(()) == [left]
+    assert not target.open

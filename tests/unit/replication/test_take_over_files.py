@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -16,8 +17,15 @@ from airflow_hive_federation.model.files import CopyOutcome
 from airflow_hive_federation.model.write_ids import RangeState, ValidWriteIds
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.left_files import LeftFiles, Removing, finish_placing, visible_part
+from airflow_hive_federation.replication.left_files import (
+    LeftFiles,
+    Removing,
+    finish_placing,
+    left_files,
+    visible_part,
+)
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.storage.plan_files import write_records
 from airflow_hive_federation.storage.publishing import write_atomically
 
@@ -188,3 +196,39 @@ def test_directories_of_a_load_that_was_killed_between_two_are_placed(tmp_path: 
             "p=2/_hive_federation/delete_delta_0000001_0000008/bucket_00000",
             "p=2/_hive_federation/delta_0000001_0000008/bucket_00000",
         ]
+
+
+def test_tables_of_the_user_keep_the_files_of_open_transactions(tmp_path: Path) -> None:
+    """An adopted database may hold a user's tables, and those that a killed load was about to adopt."""
+    tables = {
+        name: types.Table(
+            dbName="d",
+            tableName=name,
+            tableType="MANAGED_TABLE",
+            parameters={"transactional": "true", **marked},
+            sd=types.StorageDescriptor(location=f"file:{tmp_path}/{name}"),
+        )
+        for name, marked in {"own": {}, "loaded": {markers.POLICY: "p"}, "begun": {}}.items()
+    }
+    for name in tables:
+        for directory in ("delta_0000001_0000001_0000", "delta_0000002_0000002_0000"):
+            file = tmp_path / name / directory / "bucket_00000"
+            file.parent.mkdir(parents=True)
+            file.write_bytes(b"rows")
+    seen = types.TableValidWriteIds(
+        writeIdHighWaterMark=2, invalidWriteIds=[2], abortedBits=b"", minOpenWriteId=2
+    )
+    client = SimpleNamespace(
+        list_tables=lambda _: [*tables],
+        get_tables=lambda _, names: [tables[name] for name in names],
+        get_open_txns=lambda: types.GetOpenTxnsResponse(
+            txn_high_water_mark=9, open_txns=[9], abortedBits=b""
+        ),
+        get_valid_write_ids=lambda names, *_, **__: dict.fromkeys(names, seen),
+    )
+    removing = Removing(policy=POLICY, check=lambda: None)
+    for left in left_files(client, removing, {"begun"}):  # type: ignore[arg-type]
+        removing.remove(left.root, left.paths(RangeState.NONE))
+    kept = sorted(str(path.relative_to(tmp_path).parent) for path in tmp_path.rglob("bucket_*"))
+    first, second = "delta_0000001_0000001_0000", "delta_0000002_0000002_0000"
+    assert kept == [f"begun/{first}", f"loaded/{first}", f"own/{first}", f"own/{second}"]
