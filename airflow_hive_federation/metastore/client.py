@@ -248,6 +248,14 @@ def _broken(method: str, endpoint: Endpoint, error: OSError) -> Exception:
 def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
     reasons = "; ".join(f"{endpoint}: {error}" for endpoint, error in causes)
     uris = [str(endpoint) for endpoint, _ in causes]
+    if all(isinstance(error, ssl.SSLCertVerificationError) for _, error in causes):
+        return MetastoreProtocolError(
+            f"The metastore's certificate is refused: {reasons}",
+            remedy="Give the file of the authority that signed it, and an address that it names. Since Python "
+            "3.13, certificates also need the extensions that RFC 5280 demands, such as the Authority Key "
+            "Identifier: have an older one signed again.",
+            uris=uris,
+        )
     if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):
         return MetastoreProtocolError(
             f"The server is not a Hive metastore, or it uses a different transport: {reasons}",

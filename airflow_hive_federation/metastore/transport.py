@@ -142,6 +142,9 @@ class HttpChannel(SocketChannel):
             raise ConnectionResetError(str(error)) from error
         except http.client.HTTPException as error:
             raise ForeignProtocol(f"no HTTP answer: {error!r}") from error
+        finally:
+            # Since Python 3.13, an answer that is not closed complains when its file is collected first.
+            answer.close()
         if len(body) > self._max_answer_bytes:
             raise ForeignProtocol(f"its answer is longer than {self._max_answer_bytes} bytes ({BOUND})")
         if answer.status != http.HTTPStatus.OK or not body:

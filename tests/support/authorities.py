@@ -20,19 +20,35 @@ from cryptography.x509.oid import NameOID
 
 _NOW = dt.datetime.now(dt.UTC)
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 @dataclass
 class Authority:
-    """Signs certificates; its own is in ``ca_file``."""
+    """Signs certificates; its own is in ``ca_file``.
+
+    They have the extensions of RFC 5280 that Python demands since 3.13.
+    """
 
     directory: Path
+    common_name: str = "authority"
     key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))
 
     def __post_init__(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
+        self.name = _name(self.common_name)
         made = self._builder(self.name, self.key, ca=True).sign(self.key, hashes.SHA256())
-        self.ca_file = str(self.directory / "ca.pem")
+        self.ca_file = str(self.directory / f"{self.common_name}.pem")
         Path(self.ca_file).write_bytes(made.public_bytes(Encoding.PEM))
 
     def sign(
@@ -40,14 +56,13 @@ class Authority:
     ) -> tuple[str, str]:
         """Make a certificate and its key; return their files."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names: list[x509.GeneralName] = []
         for host in hosts:
             try:
                 names.append(x509.IPAddress(ipaddress.ip_address(host)))
             except ValueError:
                 names.append(x509.DNSName(host))
-        builder = self._builder(subject, key, ca=False)
+        builder = self._builder(_name(name), key, ca=False)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         stem = self.directory / (file or name)
@@ -61,7 +76,7 @@ class Authority:
     def _builder(
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, ca: bool
     ) -> x509.CertificateBuilder:
-        return (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self.name)
@@ -70,4 +85,13 @@ class Authority:
             .not_valid_before(_NOW - dt.timedelta(hours=1))
             .not_valid_after(_NOW + dt.timedelta(days=1))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False
+            )
         )
+        return builder.add_extension(_SIGNS, critical=True) if ca else builder
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])

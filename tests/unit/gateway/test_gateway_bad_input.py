@@ -17,7 +17,7 @@ from airflow_hive_federation.gateway.messages import REPLY, head_bytes
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.grpc_wire import CALL_IN_PIECES, SERVICE, STATUS_KEY, wrap
 from airflow_hive_federation.metastore.idl import types
-from tests.support.certificate_files import Authority
+from tests.support.authorities import Authority
 from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, Running, call_bytes, until
 from tests.support.grpc_fronts import Fronts, ask, fronted, refused
 from tests.support.metastore_peers import Thrift
@@ -123,7 +123,7 @@ def test_a_gateway_with_a_certificate_for_another_host_is_refused(
     peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
-    cert, key = authority.issue("elsewhere", hosts=["elsewhere.example.com"])
+    cert, key = authority.sign("elsewhere", "elsewhere.example.com")
     run = gateway(peer(Thrift(names)).uri, front={"tls": ServerTls(cert_file=cert, key_file=key)})
     with pytest.raises(MetastoreError, match=r"127\.0\.0\.1"):
         client(run.front.uri, tls=TlsSettings(ca_file=authority.ca_file)).call("get_all_databases")
@@ -134,7 +134,7 @@ def test_a_metastore_with_a_certificate_for_another_host_is_not_asked(
     peer: Peers, gateway: Gateways, raw: Raws, tmp_path: Path
 ) -> None:
     authority, served = Authority(tmp_path), Thrift(names)
-    cert, key = authority.issue("elsewhere", hosts=["elsewhere.example.com"])
+    cert, key = authority.sign("elsewhere", "elsewhere.example.com")
     context = ServerTls(cert_file=cert, key_file=key).context()
     far = peer(served, tls=context)
     uri = far.uri.replace("thrift://", "thrift+tls://")
@@ -145,7 +145,7 @@ def test_a_metastore_with_a_certificate_for_another_host_is_not_asked(
     assert "certificate" in answer["o1"].message
     assert (served.calls, run.upstream.open_connections) == ([], 0)
     # The metastore gets the right one: the same client, the same connection.
-    context.load_cert_chain(*authority.issue("right", hosts=["127.0.0.1"]))
+    context.load_cert_chain(*authority.sign("right", "127.0.0.1"))
     assert connection.ask("get_all_databases") == {"success": ["a"]}
 
 
@@ -210,7 +210,7 @@ def test_a_tls_handshake_that_drips_in_holds_nobody_up(
     peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
-    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    cert, key = authority.sign("server", "127.0.0.1")
     front = {"tls": ServerTls(cert_file=cert, key_file=key), "handshake_timeout_s": 0.5}
     run = gateway(peer(Thrift(names)).uri, front=front)
     slow = [socket.create_connection(run.front.address, timeout=20) for _ in range(20)]

@@ -13,7 +13,7 @@ import pytest
 from airflow_hive_federation.cli.main import main
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.metastore.idl import types
-from tests.support.certificate_files import Authority
+from tests.support.authorities import Authority
 from tests.support.gateways import Gateways, Peers
 from tests.support.metastore_peers import HangUp, Thrift
 
@@ -88,7 +88,7 @@ def test_a_certificate_that_is_not_trusted(
     peer: Peers, gateway: Gateways, check: Check, tmp_path: Path, hosts: list[str]
 ) -> None:
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
-    cert, key = authority.issue("server", hosts=hosts)
+    cert, key = authority.sign("server", *hosts)
     far = gateway(peer(Thrift(metastore)).uri, front={"tls": ServerTls(cert_file=cert, key_file=key)})
     trusted = (stranger if hosts == ["127.0.0.1"] else authority).ca_file
     code, lines = check(upstream(far.front.uri, f'ca_file = "{trusted}"'))
@@ -141,7 +141,7 @@ def test_a_caller_who_sees_no_database(peer: Peers, check: Check) -> None:
 def test_fronts_are_shown_as_they_would_listen(peer: Peers, check: Check, tmp_path: Path) -> None:
     uri = peer(Thrift(metastore)).uri
     authority = Authority(tmp_path)
-    cert_file, key_file = authority.issue("gateway")
+    cert_file, key_file = authority.sign("gateway")
     tls = f'cert_file = "{cert_file}"\nkey_file = "{key_file}"\n'
     _, lines = check(f"thrift = false\n[grpc]\nport = 0\n{tls}{upstream(uri)}")
     assert lines[0] == "ok       gRPC front: would listen at 127.0.0.1:(a free port), TLS"

@@ -22,7 +22,7 @@ from airflow_hive_federation.gateway.grpc.authentication import (
 )
 from airflow_hive_federation.gateway.grpc.tokens import BearerTokens
 from airflow_hive_federation.metastore.grpc_wire import USER_KEY
-from tests.support.certificate_files import Authority
+from tests.support.authorities import Authority
 
 ACCOUNT, PROVIDER = "etl@example.iam", "https://idp"
 RSA = rsa.generate_private_key(65537, 2048)
@@ -92,7 +92,7 @@ def test_a_certificate_holds_a_key(tmp_path: Path) -> None:
     made = tmp_path / "accounts"
     made.mkdir()
     authority = Authority(tmp_path)
-    cert, key = authority.issue("account")
+    cert, key = authority.sign("account")
     Path(cert).replace(made / f"{ACCOUNT}.pem")
     own = Path(key).read_text(encoding="utf-8")
     assert BearerTokens({"service.accounts": str(made)}).authenticate(token(own, "ES256")).user == ACCOUNT

@@ -16,7 +16,7 @@ from airflow_hive_federation.gateway.handler import Cancellation
 from airflow_hive_federation.gateway.hangups import Hangups
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 from airflow_hive_federation.metastore import TlsSettings
-from tests.support.certificate_files import Authority
+from tests.support.authorities import Authority
 from tests.support.gateways import Gateways, Peers, RawClient, Raws, call_bytes, outcome, until
 from tests.support.metastore_peers import Thrift
 
@@ -73,7 +73,7 @@ def test_a_client_that_leaves_ends_its_call(
 
 def test_a_client_of_tls_that_leaves_ends_its_call(peer: Peers, gateway: Gateways, tmp_path: Path) -> None:
     authority, served = Authority(tmp_path), Watched()
-    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    cert, key = authority.sign("server", "127.0.0.1")
     run = gateway(peer(served).uri, front={"tls": ServerTls(cert_file=cert, key_file=key)})
     context = TlsSettings(ca_file=authority.ca_file).context()
     with socket.create_connection(run.front.address) as plain:

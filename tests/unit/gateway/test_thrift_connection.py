@@ -18,7 +18,7 @@ from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.protocol import encode
-from tests.support.certificate_files import Authority
+from tests.support.authorities import Authority
 from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, call_bytes, outcome, until
 from tests.support.metastore_peers import Thrift
 
@@ -215,8 +215,8 @@ def test_a_certificate_counts_only_where_clients_need_one(
     peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
-    cert, key = authority.issue("server", hosts=["127.0.0.1"])
-    own_cert, own_key = authority.issue("alice")
+    cert, key = authority.sign("server", "127.0.0.1")
+    own_cert, own_key = authority.sign("alice")
     served = Thrift(databases)
     run = gateway(peer(served).uri, front={"tls": ServerTls(cert_file=cert, key_file=key)}, impersonate=True)
     tls = TlsSettings(ca_file=authority.ca_file, cert_file=own_cert, key_file=own_key)
@@ -228,8 +228,8 @@ def test_the_name_of_a_certificate_cannot_be_changed_by_set_ugi(
     peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
-    cert, key = authority.issue("server", hosts=["127.0.0.1"])
-    own_cert, own_key = authority.issue("alice")
+    cert, key = authority.sign("server", "127.0.0.1")
+    own_cert, own_key = authority.sign("alice")
     served = Thrift(databases)
     tls = ServerTls(cert_file=cert, key_file=key, client_ca_file=authority.ca_file)
     run = gateway(peer(served).uri, front={"tls": tls, "believe_set_ugi": True}, impersonate=True)

@@ -19,7 +19,7 @@ from airflow_hive_federation.gateway.rules import Rule, Rules
 from airflow_hive_federation.gateway.thrift_connection import Gone, ThriftConnection
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.idl import types
-from tests.support.certificate_files import Authority
+from tests.support.authorities import Authority
 from tests.support.gateways import Clients, Gateways, Peers, RawClient, Raws, call_bytes, outcome, until
 from tests.support.metastore_peers import Peer, Thrift
 
@@ -56,7 +56,7 @@ def test_a_port_that_is_taken_is_named(gateway: Gateways) -> None:
 
 def test_tls(peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    cert, key = authority.issue("server", hosts=["localhost", "127.0.0.1"])
+    cert, key = authority.sign("server", "localhost", "127.0.0.1")
     run = gateway(peer(Thrift(databases)).uri, front={"tls": ServerTls(cert_file=cert, key_file=key)})
     assert run.front.uri.startswith("thrift+tls://")
     tls = TlsSettings(ca_file=authority.ca_file)
@@ -72,16 +72,16 @@ def test_mutual_tls_identifies_the_caller(
     peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
 ) -> None:
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
-    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    cert, key = authority.sign("server", "127.0.0.1")
     tls = ServerTls(cert_file=cert, key_file=key, client_ca_file=authority.ca_file)
     served = Thrift(databases)
     run = gateway(peer(served).uri, front={"tls": tls}, impersonate=True)
-    own_cert, own_key = authority.issue("alice")
+    own_cert, own_key = authority.sign("alice")
     known = TlsSettings(ca_file=authority.ca_file, cert_file=own_cert, key_file=own_key)
     # The name that set_ugi gives counts for nothing beside the certificate's.
     assert client(run.front.uri, tls=known, user="root").call("get_all_databases") == NAMES
     assert served.users == ["alice"]
-    other_cert, other_key = stranger.issue("mallory")
+    other_cert, other_key = stranger.sign("mallory")
     for tls_settings in (
         TlsSettings(ca_file=authority.ca_file),
         TlsSettings(ca_file=authority.ca_file, cert_file=other_cert, key_file=other_key),
@@ -93,11 +93,11 @@ def test_mutual_tls_identifies_the_caller(
 
 def test_certificates_are_read_again(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    cert, key = authority.sign("server", "127.0.0.1")
     certificates = Certificates(ServerTls(cert_file=cert, key_file=key))
     first = certificates.context()
     assert certificates.context() is first
-    new_cert, new_key = authority.issue("newer", hosts=["127.0.0.1"])
+    new_cert, new_key = authority.sign("newer", "127.0.0.1")
     Path(new_cert).replace(cert)
     # The key does not belong to it yet: the former pair serves on.
     assert certificates.context() is first
@@ -386,7 +386,7 @@ def test_tls_handshakes_do_not_wait_for_each_other(
     peer: Peers, gateway: Gateways, client: Clients, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)
-    cert, key = authority.issue("server", hosts=["127.0.0.1"])
+    cert, key = authority.sign("server", "127.0.0.1")
     front = {"tls": ServerTls(cert_file=cert, key_file=key), "handshake_timeout_s": 0.5}
     run = gateway(peer(Thrift(databases)).uri, front=front)
     with socket.create_connection(run.front.address) as mute:
