@@ -112,6 +112,16 @@ def _away(match: re.Match[str], _: Submission) -> SparkJobError:
     )
 
 
+def _no_master(match: re.Match[str], _: Submission) -> SparkJobError:
+    address = f"{match['host'] or match['ip']}:{match['port']}"
+    return SparkUnreachableError(
+        f"Spark's master at {address} does not answer.",
+        remedy="Check that it runs, and its host and port in the Spark connection (7077 by default; 6066 is "
+        "the port of its REST API).",
+        address=address,
+    )
+
+
 def _login(match: re.Match[str], submission: Submission) -> SparkJobError:
     text = match.string
     if "Clock skew too great" in text:
@@ -148,6 +158,12 @@ _CAUSES: Mapping[re.Pattern[str], Callable[[re.Match[str], Submission], SparkJob
     re.compile(r"submitted by user (?P<user>\S+) to unknown queue: (?P<queue>[\w.-]+)"): _unknown_queue,
     DRIVER_KILLED: _driver,
     re.compile(r"to (?P<address>\S+:\d+) failed on (?:connection|socket timeout) exception"): _away,
+    # The thread that hands a driver to a standalone master; jobs have no such error there.
+    re.compile(
+        r'Exception in thread "main" org\.apache\.spark\.SparkException: Exception thrown in awaitResult.*\n'
+        r"(?:.*\n)*?Caused by: java\.io\.IOException: Failed to connect to "
+        r"(?P<host>[^/\s]*)/(?P<ip>\S+):(?P<port>\d+)"
+    ): _no_master,
     _LOGIN: _login,
     re.compile(r'Permission denied: user=(?P<user>[^,]+), access=WRITE, inode="(?P<path>[^"]+)"'): _no_home,
     GIVEN_UP: _executors,
