@@ -112,6 +112,9 @@ def test_a_master_that_is_away_may_come_back() -> None:
         error = refusal([line.format(shown) for line in lines], SUBMISSION)
         assert isinstance(error, SparkUnreachableError)
         assert error.address == address
+    # The answer of its REST API is no message of the master.
+    frame = "Caused by: java.lang.IllegalArgumentException: Too large frame: 5211883372140375593"
+    assert "6066" in str(refusal([lines[0], frame], SUBMISSION))
     # An application's own connections are no business of the master.
     assert refusal([line.format("/10.0.0.1:4040") for line in lines[2:]], SUBMISSION) is None
 
