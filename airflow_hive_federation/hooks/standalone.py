@@ -18,8 +18,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from airflow_hive_federation.storage.filesystem import parse_location
-
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
 
@@ -85,6 +83,9 @@ def driver_arguments(package: str) -> list[str]:
 
 def archive_uri(package: str) -> str:
     """Return the URI by which a worker fetches an archive: with Hadoop's scheme, and escaped."""
+    # Every DAG file imports this module.
+    from airflow_hive_federation.storage.filesystem import parse_location
+
     location = parse_location(package)
     given = package.partition(":")[0].lower()
     # A scheme of Hadoop's may have another meaning than the one that Python's drivers share: abfss has TLS.
