@@ -481,7 +481,7 @@ class SparkRefusedError(SparkJobError):
 
 
 class SparkUnreachableError(SparkJobError, retryable=True):
-    """YARN's ResourceManager does not answer; ``address`` is its address."""
+    """YARN's ResourceManager or Spark's master does not answer; ``address`` is its address."""
 
 
 class EmbeddedError(HiveFederationError):

@@ -177,7 +177,7 @@ class JobFollower(BaseHook):
         files.write_run(run)
         if earlier is not None:
             wait_for_run(files, earlier)
-            files.forget_claim(earlier.attempt)
+            files.forget_job(earlier.attempt)
 
     def _result(
         self,
@@ -243,6 +243,6 @@ class JobFollower(BaseHook):
             if failed and submit_hook
             else "The Spark job reported no result.",
             remedy="Look further up in the task's log."
-            if submit_hook
+            if submit_hook and not submit_hook.application
             else "Look at the log of the application's driver on the cluster.",
         )

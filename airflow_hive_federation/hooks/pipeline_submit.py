@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SPARK_APPLICATION_URL = "spark_application_url"
 #: YARN's report of an application, in the log of spark-submit.
 _TRACKING = re.compile(r"tracking URL: (https?://\S+)")
+#: A standalone master's answer with the id of a driver, in the log of spark-submit.
+_DRIVER = re.compile(r"Driver successfully submitted as (\S+)")
 #: The master if the default connection is not defined.
 DEFAULT_MASTER = "local[*]"
 
@@ -76,6 +78,9 @@ class PipelineSubmitHook(SparkSubmitHook):
         if departs:
             # The provider takes a missing exit code for a failure, on Kubernetes.
             self._spark_exit_code = 0
+        # Earlier versions of the provider would ask a standalone master for the driver's state until its end,
+        # by an API that the master may not offer. Spark-submit waits itself.
+        self._should_track_driver_status = False
         self._on_application = on_application
         self._announced = ""
         #: The application that the driver has announced, and YARN's page of it.
@@ -172,20 +177,27 @@ class PipelineSubmitHook(SparkSubmitHook):
 
         It is made of ``[hive_federation] spark_application_url``, or YARN's tracking URL.
         """
-        application = self._yarn_application_id or self._started or self._driver_id or ""
+        # The id of a standalone cluster's driver is not that of its application.
+        application = self._yarn_application_id or self._started
         if application and (template := configured(SECTION, SPARK_APPLICATION_URL, "")):
             return template.replace("{application}", quote(str(application), safe=""))
         return self._tracking_url
 
     def on_kill(self) -> None:
         """Kill spark-submit, and the driver or application on the cluster if the provider can."""
+        # Then the provider asks the master to kill the driver.
+        self._should_track_driver_status = bool(self._driver_id)
         try:
             super().on_kill()
         except OSError as error:
-            # For instance, this machine has no program ``yarn``.
+            # For instance, this machine has no program ``yarn``, or ``curl``.
             self.log.warning(
                 "The kill of application %s did not reach the cluster: %s", self.application, error
             )
+            if self._submit_sp is not None and self._submit_sp.poll() is None:
+                self._submit_sp.kill()
+        finally:
+            self._should_track_driver_status = False
 
     def has(self, application: str) -> bool | None:
         """Return whether an application waits or runs on the cluster; ``None`` if nobody knows."""
@@ -212,6 +224,8 @@ class PipelineSubmitHook(SparkSubmitHook):
             return False
         if found := _TRACKING.search(line):
             self._tracking_url = found[1]
+        if found := _DRIVER.search(line):
+            self._driver_id = found[1]
         self.tail.append(line)
         if any(mark in line for mark in _CAUSES):
             self._causes.append(line)

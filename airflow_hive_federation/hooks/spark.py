@@ -3,10 +3,10 @@
 **Secrets.** Storage options (keys of an object store) reach the driver in an environment variable of
 its own process and the tasks inside Spark's serialized closures. They are never on a command line, in a Spark
 property (the UI shows those) or on shared storage. A driver in cluster mode starts on another machine, which
-environment variables do not reach. There, Spark hands out delegation tokens of HDFS, and the command line of
-the job has HDFS's settings. On Kubernetes, a secret of the cluster may hold the options. Otherwise, give the
-machines the right to other stores (an instance or pod role), and leave the options empty; anything else is
-refused.
+this variable does not reach. There, the command line of the job has HDFS's settings, and YARN and Kubernetes
+hand out delegation tokens of HDFS. On Kubernetes, a secret of the cluster may hold the options. Otherwise,
+give the machines the right to other stores (an instance or pod role), and leave the options empty; anything
+else is refused.
 """
 
 from __future__ import annotations
@@ -27,13 +27,21 @@ from airflow_hive_federation.hooks.compat import AirflowException
 from airflow_hive_federation.hooks.departures import AwaitedJob, JobDeparture
 from airflow_hive_federation.hooks.job_following import JobFollower
 from airflow_hive_federation.hooks.job_runners import JobRunners
+from airflow_hive_federation.hooks.standalone import (
+    RUNNER,
+    archive_uri,
+    driver_arguments,
+    driver_conf,
+    driver_environment,
+    starts_drivers,
+)
 from airflow_hive_federation.waiting import Departure
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
     from airflow_hive_federation.metastore import MetastorePool
     from airflow_hive_federation.progress.observers import Observer
-    from airflow_hive_federation.spark.runs import RunFiles
+    from airflow_hive_federation.spark.runs import JobRun, RunFiles
     from airflow_hive_federation.storage.hadoop_access import HadoopAccess
     from airflow_hive_federation.storage.options import StorageOptions
 
@@ -134,7 +142,7 @@ class SparkPipelineHook(JobRunners, JobFollower):
         :raises SparkJobError: the job failed otherwise, was killed, or reported no result.
         :raises SparkRunTakenError: another call has submitted the same job in the meantime.
         :raises ConfigurationError: spark-submit is missing, or the deploy mode is ``cluster``, and storage
-            options cannot reach the driver in secret, or the cluster is a standalone one.
+            options cannot reach the driver in secret.
         :raises JavaNotFoundError: the master is local, and no Java that Spark runs on was found.
         """
         from airflow_hive_federation.spark.runs import RunFiles, new_run, run_key
@@ -143,9 +151,11 @@ class SparkPipelineHook(JobRunners, JobFollower):
         run = new_run(run_key(job, [key] if key else arguments))
         departs = self._leaves(report_uri)
         properties = {**self._conf, **(conf or {})}
+        standalone = starts_drivers(self._provider_hook())
+        runner = driver_arguments(files.package(run.attempt)) if standalone else []
         submit_hook, environment = self._prepared(
             job,
-            ["--report", report_uri, "--attempt", run.attempt],
+            [*runner, "--report", report_uri, "--attempt", run.attempt],
             [job, *arguments],
             name=name or f"hive-federation {job}",
             conf=properties,
@@ -159,7 +169,7 @@ class SparkPipelineHook(JobRunners, JobFollower):
         departed = False
         try:
             with self._following(files, run.attempt, submit_hook):
-                program = self._program(properties)
+                program = self._archive(files, run) if standalone else self._program(properties)
                 return self._run(submit_hook, program, environment, files, run.attempt, departs=departs)
         except Departure:
             departed = True
@@ -223,21 +233,22 @@ class SparkPipelineHook(JobRunners, JobFollower):
         :param own: the arguments of the program that runs jobs.
         :param arguments: the job's name and its arguments.
         """
-        from airflow_hive_federation.spark.package_zip import package_zip
         from airflow_hive_federation.storage.hadoop_access import HadoopAccess
 
         access = HadoopAccess.of(self._storage_options)
         submit_hook = self._submit_hook(
             access,
             light=job in _LIGHT_JOBS,
-            py_files=None if self._program(conf) == _PROGRAM_OF_IMAGE else str(package_zip()),
             application_args=[*own, *self._options_of_driver(conf), *arguments],
             conf=conf,
             **settings,
         )
         local = submit_hook.master.startswith("local")
         environment = spark_environment(os.environ, self._env, self._storage_options, local=local)
-        return submit_hook, environment | java_kerberos(environment, access)
+        environment |= java_kerberos(environment, access)
+        if starts_drivers(submit_hook):
+            environment = driver_environment(environment, self._env)
+        return submit_hook, environment
 
     def check_connection(self) -> None:
         """Check that the connection is defined, before there is a job for it.
@@ -262,8 +273,10 @@ class SparkPipelineHook(JobRunners, JobFollower):
         **settings: Any,
     ) -> PipelineSubmitHook:
         from airflow_hive_federation.hooks.pipeline_submit import PipelineSubmitHook
+        from airflow_hive_federation.spark.package_zip import package_zip
 
-        master = self._provider_hook().master
+        provider = self._provider_hook()
+        master, standalone = provider.master, starts_drivers(provider)
         local = master.startswith("local")
         defaults = {
             **_CONF,
@@ -271,11 +284,15 @@ class SparkPipelineHook(JobRunners, JobFollower):
             **(_LOCAL_CONF if local else {}),
             **(_LIGHT_CONF if local and light else {}),
         }
+        leaving = _LEAVING_CONF if departs else {}
+        forced = driver_conf(departs=departs) if standalone else leaving
         return PipelineSubmitHook(
             conn_id=self.conn_id,
             observer=self.observer(),
-            conf={**defaults, **conf, **(_LEAVING_CONF if departs else {})},
+            conf={**defaults, **conf, **forced},
             departs=departs,
+            java_class=RUNNER if standalone else None,
+            py_files=None if standalone or self._program(conf) == _PROGRAM_OF_IMAGE else str(package_zip()),
             **settings,
         )
 
@@ -287,6 +304,12 @@ class SparkPipelineHook(JobRunners, JobFollower):
         of_image = provider.deploy_mode == "cluster" and provider.master.startswith("k8s://")
         return _PROGRAM_OF_IMAGE if of_image and _UPLOADS not in conf else str(main_file())
 
+    def _archive(self, files: RunFiles, run: JobRun) -> str:
+        """Write the archive that a standalone cluster fetches; return its URI for spark-submit."""
+        from airflow_hive_federation.spark.package_zip import package_zip
+
+        return archive_uri(files.write_package(run.attempt, package_zip().read_bytes()))
+
     def _options_of_driver(self, conf: Mapping[str, str]) -> list[str]:
         """Return the arguments with the storage options of a driver that the cluster starts."""
         from airflow_hive_federation.spark.job import encoded_options
@@ -296,13 +319,6 @@ class SparkPipelineHook(JobRunners, JobFollower):
         if provider.deploy_mode != "cluster":
             return []
         master = provider.master
-        if master.startswith("spark://"):
-            raise ConfigurationError(
-                f"Connection {self.conn_id} has deploy mode cluster, in which a standalone cluster of Spark "
-                f"runs no Python applications; {master} is one.",
-                remedy="Use deploy mode client.",
-                conn_id=self.conn_id,
-            )
         if master.startswith("k8s://") and OPTIONS_PROPERTY in conf:
             return []
         options = options_of_driver(self._storage_options, keytabs=not master.startswith("yarn"))
@@ -312,7 +328,7 @@ class SparkPipelineHook(JobRunners, JobFollower):
                 f"to the driver in secret.",
                 remedy="Give the cluster's machines the right to the store and remove the storage options, "
                 "or use deploy mode client."
-                if master.startswith("yarn")
+                if master.startswith(("yarn", "spark://"))
                 else f"Put them into a secret of Kubernetes, and name it in {OPTIONS_PROPERTY}.",
                 conn_id=self.conn_id,
             )

@@ -20,6 +20,11 @@ _LOGIN = re.compile(
     r"KerberosAuthException|LoginException|GSS initiate failed|No valid credentials provided|"
     r"Client cannot authenticate via"
 )
+#: The thread that hands a driver to a standalone master has failed; jobs have no such error.
+_NOT_HANDED_OVER = (
+    r'Exception in thread "main" org\.apache\.spark\.SparkException: Exception thrown in awaitResult.*\n'
+    r"(?:.*\n)*?Caused by: "
+)
 _DRIVER_SETTING = "spark.driver.memoryOverhead"
 
 
@@ -112,6 +117,23 @@ def _away(match: re.Match[str], _: Submission) -> SparkJobError:
     )
 
 
+def _no_master(match: re.Match[str], _: Submission) -> SparkJobError:
+    address = f"{match['host'] or match['ip']}:{match['port']}"
+    return SparkUnreachableError(
+        f"Spark's master at {address} does not answer.",
+        remedy="Check that it runs, and its host and port in the Spark connection (7077 by default; 6066 is "
+        "the port of its REST API).",
+        address=address,
+    )
+
+
+def _no_port_of_master(*_: object) -> SparkJobError:
+    return SparkJobError(
+        "No master of Spark answers at the port of the Spark connection.",
+        remedy="Set the port of the master itself (7077 by default); 6066 is the port of its REST API.",
+    )
+
+
 def _login(match: re.Match[str], submission: Submission) -> SparkJobError:
     text = match.string
     if "Clock skew too great" in text:
@@ -148,6 +170,14 @@ _CAUSES: Mapping[re.Pattern[str], Callable[[re.Match[str], Submission], SparkJob
     re.compile(r"submitted by user (?P<user>\S+) to unknown queue: (?P<queue>[\w.-]+)"): _unknown_queue,
     DRIVER_KILLED: _driver,
     re.compile(r"to (?P<address>\S+:\d+) failed on (?:connection|socket timeout) exception"): _away,
+    re.compile(
+        rf"{_NOT_HANDED_OVER}java\.io\.IOException: Failed to connect to "
+        r"(?P<host>[^/\s]*)/(?P<ip>\S+):(?P<port>\d+)"
+    ): _no_master,
+    # Spark takes an answer of HTTP for the length of a message.
+    re.compile(
+        rf"{_NOT_HANDED_OVER}java\.lang\.IllegalArgumentException: Too large frame"
+    ): _no_port_of_master,
     _LOGIN: _login,
     re.compile(r'Permission denied: user=(?P<user>[^,]+), access=WRITE, inode="(?P<path>[^"]+)"'): _no_home,
     GIVEN_UP: _executors,

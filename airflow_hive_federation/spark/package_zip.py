@@ -80,6 +80,8 @@ def zip_bytes(entries: Iterable[tuple[str, Path]]) -> bytes:
 
 def _entries() -> Iterator[tuple[str, Path]]:
     package = Path(__file__).parent.parent
+    # Python runs the zip, too: as the program of a driver that a standalone cluster starts.
+    yield "__main__.py", package / "spark" / "driver_main.py"
     for path in sorted(package.glob("*.py")):
         yield f"{package.name}/{path.name}", path
     for part in _PARTS:

@@ -2,7 +2,8 @@
 
 The submitter writes ``<report>.run`` before it starts spark-submit, and adds the application's id when
 spark-submit prints it. The job writes ``<report>.<submission>.claim`` when it begins, and again with a
-growing number every few seconds.
+growing number every few seconds. In deploy mode cluster of a standalone cluster, the submitter also writes
+``<report>.<submission>.jar``, the archive with this package, which the worker of the driver fetches.
 
 Each side writes its own file first and reads the other's afterwards. So of a job that begins late and a
 submitter that gives it up, at least one sees the other: a job ends without a report if ``.run`` names
@@ -169,6 +170,19 @@ class RunFiles:
         """
         self._write(_claim_of(claim.attempt), claim)
 
+    def package(self, attempt: str) -> str:
+        """Return the URI of the archive with this package for a submission's driver."""
+        return f"{self.report}.{attempt}.jar"
+
+    def write_package(self, attempt: str, content: bytes) -> str:
+        """Write the archive with this package for a submission's driver; return its URI.
+
+        :raises StorageError: the store cannot be written.
+        """
+        uri = self.package(attempt)
+        write_atomically(uri, [content], self.options)
+        return uri
+
     def stop(self, attempt: str) -> None:
         """Ask the job of a submission to end, wherever its driver is.
 
@@ -181,18 +195,23 @@ class RunFiles:
     def forget(self, attempt: str) -> None:
         """Remove the files of a submission that is over, if it still has the run; the report stays.
 
+        The archive for its driver is removed in any case.
+
         :raises StorageError: the store cannot be read or written.
         """
         if self._has(attempt):
             remove_file(f"{self.report}.run", self.options)
-            self.forget_claim(attempt)
+            self.forget_job(attempt)
+        else:
+            remove_file(self.package(attempt), self.options)
 
-    def forget_claim(self, attempt: str) -> None:
-        """Remove the claim of a submission's job, which does nothing more.
+    def forget_job(self, attempt: str) -> None:
+        """Remove the claim of a submission's job, which does nothing more, and its archive.
 
         :raises StorageError: the store cannot be written.
         """
         remove_file(f"{self.report}{_claim_of(attempt)}", self.options)
+        remove_file(self.package(attempt), self.options)
 
     def _has(self, attempt: str) -> bool:
         run = self.run()

@@ -1,6 +1,7 @@
 """The copy job on a standalone cluster: a master and two workers in processes of their own.
 
-The executors run a Python without site-packages: what a copy needs comes with the job or is Python's own.
+In client mode, the executors run a Python without site-packages: what a copy needs comes with the job or is
+Python's own. In cluster mode, the workers share no disk with the tests.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from airflow_hive_federation.embedded.hdfs import EmbeddedHdfs
 from airflow_hive_federation.errors import FileVanishedError, SparkEnvironmentError
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.storage.digests import digest_file
+from airflow_hive_federation.storage.listing import list_files
 from airflow_hive_federation.storage.plan_files import read_outcomes, write_plan
-from tests.support.spark_classes import driver_options
-from tests.support.standalone_spark import standalone_cluster
+from airflow_hive_federation.storage.publishing import write_atomically
+from tests.support.spark_classes import QUICK, driver_options
+from tests.support.standalone_spark import FAR_PYTHON, standalone_cluster
 
 pytestmark = pytest.mark.slow
 
@@ -43,12 +48,22 @@ ENV = {
 }
 
 #: An Airflow worker: it submits the job of its arguments, and waits.
-WORKER = f"""
-import sys
+WORKER = """
+import json, sys
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
-hook = SparkPipelineHook("spark_cluster", conf={CONF!r}, env={ENV!r})
-hook.submit("copy-files", sys.argv[2:], report_uri=sys.argv[1])
+conf, env, report, *arguments = sys.argv[1:]
+hook = SparkPipelineHook("spark_cluster", conf=json.loads(conf), env=json.loads(env))
+hook.submit("copy-files", arguments, report_uri=report)
 """
+#: In cluster mode, the variables of the hook go to the driver, whose machine has its own.
+FAR_CONF = {
+    "spark.executor.memory": "512m",
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.pyspark.python": FAR_PYTHON,
+    "spark.driver.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK,
+}
 
 
 @pytest.fixture(scope="module")
@@ -108,28 +123,68 @@ def test_killed_worker_finds_its_application_again(
     report = f"{outcomes}/_report.json"
     write_plan(plan, items)
 
-    def application(what: str) -> int:
-        return (cluster / "master.Master.log").read_text().count(what)
-
     # The master forgets an application a moment after its driver has ended.
-    wait_for(lambda: application("Registered app") == application("Removing app"))
-    registered = application("Registered app")
+    wait_for(lambda: logged(cluster, "Registered app") == logged(cluster, "Removing app"))
+    registered = logged(cluster, "Registered app")
     arguments = ["--plan", plan, "--outcomes", outcomes, "--bandwidth", "400000"]
-    with (tmp_path / "worker.log").open("ab") as log:
-        worker = subprocess.Popen([sys.executable, "-c", WORKER, report, *arguments], stdout=log, stderr=log)
-    try:
-        wait_for(lambda: application("Registered app") > registered or worker.poll() is not None)
-        assert worker.poll() is None, (tmp_path / "worker.log").read_text()[-3000:]
-    finally:
-        worker.kill()
-        worker.wait()
+    with killed_worker(tmp_path, [json.dumps(CONF), json.dumps(ENV), report, *arguments]) as alive:
+        wait_for(lambda: logged(cluster, "Registered app") > registered or not alive())
     result = SparkPipelineHook("spark_cluster", conf=CONF, env=ENV).submit(
         "copy-files", arguments, report_uri=report
     )
     assert (result["recorded"], result["copied"]) == (0, FILES)
-    assert application("Registered app") == registered + 1
+    assert logged(cluster, "Registered app") == registered + 1
     assert len(read_outcomes(outcomes)) == FILES
     assert not list(tmp_path.rglob("_report.json.*"))
+
+
+@pytest.mark.timeout(400)
+def test_a_driver_on_a_worker_that_shares_no_disk(
+    hive_hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In cluster mode: the next try of a killed Airflow worker takes the result, and starts no driver."""
+    root = f"{hive_hdfs.uri}/standalone cluster"
+    outcomes = f"{root}/outcomes"
+    report = f"{outcomes}/_report.json"
+    items = []
+    for number in range(8):
+        source, target = (f"{root}/{side}/bucket_{number:05}" for side in "st")
+        write_atomically(source, [os.urandom(50_000)])
+        items.append(CopyItem(source=source, target=target, size_bytes=50_000))
+    write_plan(f"{root}/plan.jsonl", items)
+    arguments = ["--plan", f"{root}/plan.jsonl", "--outcomes", outcomes]
+    with standalone_cluster(tmp_path, workers=2, apart=True) as master:
+        connection = {"conn_type": "spark", "host": master, "extra": {"deploy-mode": "cluster"}}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_CLUSTER", json.dumps(connection))
+        with killed_worker(tmp_path, [json.dumps(FAR_CONF), "{}", report, *arguments]) as alive:
+            wait_for(lambda: logged(tmp_path, "Registered app") > 0 or not alive())
+        hook = SparkPipelineHook("spark_cluster", conf=FAR_CONF)
+        result = hook.submit("copy-files", arguments, report_uri=report)
+        assert result["copied"] == len(items)
+        assert logged(tmp_path, "Launching driver") == 1
+    recorded = read_outcomes(outcomes)
+    for item in items:
+        digest = digest_file(item.source).digest
+        assert digest_file(item.target).digest == digest == recorded[item.target].digest
+    assert [entry.path for entry in list_files(outcomes) if "_report" in entry.path] == ["_report.json"]
+
+
+def logged(cluster: Path, text: str) -> int:
+    """Return the number of times that the master has logged a text."""
+    return (cluster / "master.Master.log").read_text().count(text)
+
+
+@contextmanager
+def killed_worker(folder: Path, arguments: list[str]) -> Iterator[Callable[[], bool]]:
+    """Run an Airflow worker in the block, and kill it at the end; yield whether it runs."""
+    with (folder / "worker.log").open("ab") as log:
+        worker = subprocess.Popen([sys.executable, "-c", WORKER, *arguments], stdout=log, stderr=log)
+    try:
+        yield lambda: worker.poll() is None
+        assert worker.poll() is None, (folder / "worker.log").read_text()[-3000:]
+    finally:
+        worker.kill()
+        worker.wait()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -335,14 +335,6 @@ def test_the_run_records_the_application_id_that_spark_submit_shows(
     assert not submit.has("application_1_7")
 
 
-def test_cluster_mode_is_refused_on_a_standalone_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    far = {"conn_type": "spark", "host": "spark://far:7077", "extra": {"deploy-mode": "cluster"}}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_FAR", json.dumps(far))
-    with pytest.raises(ConfigurationError, match=r"spark_far has deploy mode cluster.* no Python") as caught:
-        spark.SparkPipelineHook("spark_far").submit("copy-files", [], report_uri="file:/nowhere")
-    assert caught.value.remedy == "Use deploy mode client."
-
-
 def test_a_worker_without_the_provider_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_submit, "kube_client", None, raising=False)
     monkeypatch.setenv(

@@ -98,6 +98,27 @@ def test_a_cluster_that_is_away_may_come_back() -> None:
     assert error.retryable
 
 
+def test_a_master_that_is_away_may_come_back() -> None:
+    lines = [
+        'Exception in thread "main" org.apache.spark.SparkException: Exception thrown in awaitResult: ',
+        "\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)",
+        "Caused by: java.io.IOException: Failed to connect to {}",
+        "Caused by: java.net.ConnectException: finishConnect(..) failed with error(-111): Connection refused",
+    ]
+    for shown, address in (
+        ("/10.0.0.1:7077", "10.0.0.1:7077"),
+        ("master.example.com/<unresolved>:7077", "master.example.com:7077"),
+    ):
+        error = refusal([line.format(shown) for line in lines], SUBMISSION)
+        assert isinstance(error, SparkUnreachableError)
+        assert error.address == address
+    # The answer of its REST API is no message of the master.
+    frame = "Caused by: java.lang.IllegalArgumentException: Too large frame: 5211883372140375593"
+    assert "6066" in str(refusal([lines[0], frame], SUBMISSION))
+    # An application's own connections are no business of the master.
+    assert refusal([line.format("/10.0.0.1:4040") for line in lines[2:]], SUBMISSION) is None
+
+
 def test_other_failures_are_no_refusal() -> None:
     assert (
         refusal(['Exception in thread "main" java.lang.OutOfMemoryError: Java heap space'], SUBMISSION)

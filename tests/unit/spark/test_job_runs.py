@@ -78,7 +78,10 @@ def test_running_job_ends_when_its_run_is_gone(files: RunFiles, change: str) -> 
 def test_only_the_present_submission_changes_its_run(files: RunFiles) -> None:
     files.write_run(replace(RUN, attempt="two"))
     files.stop("one")
+    archives = [files.write_package(attempt, b"zip") for attempt in ("one", "two")]
     files.forget("one")
+    # Nobody else fetches the archive of a submission.
+    assert [Path(uri.removeprefix("file:")).is_file() for uri in archives] == [False, True]
     files.write_application(RUN, "application_1_1")
     assert files.run() == replace(RUN, attempt="two")
     files.write_application(replace(RUN, attempt="two"), "application_1_2")
