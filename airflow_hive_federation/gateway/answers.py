@@ -16,7 +16,15 @@ from airflow_hive_federation.gateway.messages import (
     read_head,
     text_bytes,
 )
-from airflow_hive_federation.gateway.names import Reference, references, renamed
+from airflow_hive_federation.gateway.names import (
+    Reference,
+    bare_database,
+    catalogs,
+    identifier,
+    references,
+    renamed,
+)
+from airflow_hive_federation.gateway.refusals import Status, refused
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
@@ -36,13 +44,19 @@ class Listing:
     :param element: struct of the elements; ``None`` if they are names.
     :param of_tables: the names are those of tables of the database that the call names.
     :param name_field: id of an element's field that holds its name; ``None`` if the element is the name.
+    :param own_fields: ids of the fields with an element's own database and table, if other names in it are
+        part of a definition that whoever may read the element may read, too.
     """
 
     path: tuple[int, ...] = (0,)
     element: type[Struct] | None = None
     of_tables: bool = False
     name_field: int | None = None
+    own_fields: tuple[int, int] | None = None
 
+
+#: Ids of ``Table.dbName`` and ``Table.tableName``. A materialized view also names the tables that it reads.
+_OF_TABLE = (2, 1)
 
 LISTINGS: dict[str, Listing] = {
     "get_all_databases": Listing(),
@@ -57,43 +71,91 @@ LISTINGS: dict[str, Listing] = {
     "get_next_notification": Listing((0, 1), types.NotificationEvent),
     "get_table_meta": Listing(element=types.TableMeta),
     "get_table_names_by_filter": Listing(of_tables=True),
+    "get_table_objects_by_name": Listing(element=types.Table, own_fields=_OF_TABLE),
+    "get_table_objects_by_name_req": Listing((0, 1), types.Table, own_fields=_OF_TABLE),
     "get_tables": Listing(of_tables=True),
     "get_tables_by_type": Listing(of_tables=True),
     "get_tables_ext": Listing(of_tables=True, name_field=1),
+    "list_privileges": Listing(element=types.HiveObjectPrivilege),
     "show_compact": Listing((0, 1), types.ShowCompactResponseElement),
     "show_locks": Listing((0, 1), types.ShowLocksResponseElement),
 }
 
 
-def filtered(method: str, answer: bytes, named: Sequence[Reference], keep: Keep, most: int = 0) -> bytes:
-    """Return the answer without the elements of its list that ``keep`` rejects.
+def filtered(
+    method: str,
+    answer: bytes,
+    named: Sequence[Reference],
+    keep: Keep,
+    most: int = 0,
+    *,
+    serves: Callable[[str], bool] = lambda _name: True,
+) -> bytes:
+    """Return the answer without the elements of its list that ``keep`` rejects, or that other catalogs have.
 
     A notification event without a database is left out, too: its message may name any database.
 
     :param named: databases and tables that the call names, under the upstream's names.
     :param most: greatest number of elements to keep, the first ones; 0 keeps all.
+    :param serves: returns whether rules are about the databases of a catalog.
     :raises MalformedMessage: the message is no answer to this method.
+    :raises GatewayError: the answer has tables without names.
     """
     listing = LISTINGS[method]
     if (place := _find(answer, listing.path)) is None:
         return answer
     start, end = place
-    database = named[0].database if named else ""
     ttype, kept = _element_type(answer, start, listing), []
     for first, last in elements(answer, start):
-        if listing.element is not None:
-            mentions = references(answer, first, listing.element)
-            shown = bool(mentions) and all(
-                keep(reference.database, reference.table) for reference in mentions
-            )
-        else:
-            name = _name(answer, first, last, listing.name_field)
-            shown = keep(database, name) if listing.of_tables else keep(name, None)
-        if shown:
+        if _is_of_catalog(answer, first, listing, serves) and _is_shown(
+            answer, (first, last), listing, named, keep
+        ):
             kept.append(answer[first:last])
             if len(kept) == most:
                 break
     return b"".join([answer[:start], bytes([ttype]), len(kept).to_bytes(4, "big"), *kept, answer[end:]])
+
+
+def _is_of_catalog(answer: bytes, start: int, listing: Listing, serves: Callable[[str], bool]) -> bool:
+    # The catalogs of the other lists are those of the call.
+    if listing.element is None or listing.own_fields is not None:
+        return True
+    return all(serves(name.name) for name in catalogs(answer, start, listing.element))
+
+
+def _is_shown(
+    answer: bytes, bounds: tuple[int, int], listing: Listing, named: Sequence[Reference], keep: Keep
+) -> bool:
+    if listing.own_fields is not None:
+        return _is_own_shown(answer, bounds[0], listing.own_fields, named, keep)
+    if listing.element is not None:
+        mentions = references(answer, bounds[0], listing.element)
+        return bool(mentions) and all(
+            bool(reference.database) and keep(reference.database, reference.table) for reference in mentions
+        )
+    name = _name(answer, *bounds, listing.name_field)
+    database = named[0].database if named else ""
+    return keep(database, name) if listing.of_tables else keep(name, None)
+
+
+def _is_own_shown(
+    answer: bytes, start: int, fields: tuple[int, int], named: Sequence[Reference], keep: Keep
+) -> bool:
+    # A client may request some fields of the tables only. The call names their one database in any case.
+    database, table = (_text(answer, start, number) for number in fields)
+    names = {bare_database(database)} if database else {reference.database for reference in named}
+    if not table and any(reference.table is None for reference in named):
+        raise refused(
+            Status.INVALID,
+            "The answer has tables without their names, and some of them may be hidden.",
+            remedy="Request the field tableName, too, or name the tables.",
+        )
+    return bool(names) and all(keep(name, identifier(table) if table else None) for name in names)
+
+
+def _text(answer: bytes, start: int, number: int) -> str:
+    field = only_field(answer, start, number)
+    return "" if field is None else answer[field.start + 4 : field.end].decode(errors="replace")
 
 
 def bounds_of(method: str, answer: bytes) -> list[tuple[int, int]]:
@@ -187,8 +249,7 @@ def only_field(data: bytes, position: int, number: int) -> Field | None:
 def _name(answer: bytes, start: int, end: int, field: int | None) -> str:
     """Return the name of a list's element."""
     if field is not None:
-        name_field = only_field(answer, start, field)
-        start, end = (name_field.start, name_field.end) if name_field is not None else (start, start)
+        return _text(answer, start, field)
     return answer[start + 4 : end].decode(errors="replace")
 
 

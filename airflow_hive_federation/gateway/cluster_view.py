@@ -122,6 +122,10 @@ class ClusterView:
                 remedy=f"Ask a gateway of cluster {name}.",
             )
 
+    def serves_catalog(self, name: str) -> bool:
+        """See :meth:`.dispatch.Target.serves_catalog`."""
+        return self.target.serves_catalog(name)
+
     def close(self) -> None:
         """Close all connections."""
         self.target.close()

@@ -17,7 +17,7 @@ from airflow_hive_federation.gateway.handler import Call, Status, refusal, refus
 from airflow_hive_federation.gateway.messages import EXCEPTION, Emit, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, OF_NO_DATABASE, Access
 from airflow_hive_federation.gateway.metrics import Metrics
-from airflow_hive_federation.gateway.names import Reference, references, renamed
+from airflow_hive_federation.gateway.names import Reference, identifier, references, renamed
 from airflow_hive_federation.gateway.old_clients import (
     BY_EXPRESSION,
     CREATES,
@@ -32,6 +32,7 @@ from airflow_hive_federation.gateway.old_clients import (
     substituted_call,
 )
 from airflow_hive_federation.gateway.raw_texts import check_texts
+from airflow_hive_federation.gateway.reach import check_catalogs, check_names, check_objects
 from airflow_hive_federation.gateway.rules import Rules
 from airflow_hive_federation.gateway.session_settings import SET_META_CONF, remembered
 from airflow_hive_federation.gateway.upstream import Probe, Upstream
@@ -80,6 +81,9 @@ class Target(Protocol):
 
         :raises ClusterError: it is another cluster, or there is none of that name.
         """
+
+    def serves_catalog(self, name: str) -> bool:
+        """Return whether a catalog in a call is the target's own, or names one of its clusters."""
 
 
 def no_clusters(name: str) -> HiveFederationError:
@@ -154,6 +158,10 @@ class Metastore:
     def check_cluster(self, name: str) -> None:
         """See :meth:`Target.check_cluster`."""
         raise no_clusters(name)
+
+    def serves_catalog(self, name: str) -> bool:
+        """See :meth:`Target.serves_catalog`."""
+        return identifier(name) in {"", identifier(self.upstream.settings.catalog)}
 
     def close(self) -> None:
         """Close all connections."""
@@ -293,6 +301,10 @@ class Gateway:
         named = references(call.message, head.body, message_types(call.method)[0])
         record.named = named
         self._rules.check(call.method, call.caller, named)
+        check_names(call.method, named)
+        if not unlimited:
+            check_objects(call.method, call.message, named, is_filtered=True)
+            check_catalogs(call.method, call.message, self._target.serves_catalog)
         message = renamed(call.message, named, self._to_inside)
         if message is not call.message:
             named = references(message, head.body, message_types(call.method)[0])
@@ -311,7 +323,7 @@ class Gateway:
         keep = self._keep(call)
 
         def cut(answer: bytes, most: int = 0) -> bytes:
-            return filtered(call.method, answer, call.named, keep, most)
+            return filtered(call.method, answer, call.named, keep, most, serves=self._target.serves_catalog)
 
         if call.method == event_pages.METHOD:
             return event_pages.first_visible(call, self._asked, cut)

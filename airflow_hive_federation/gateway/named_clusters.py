@@ -112,6 +112,10 @@ class NamedClusters:
         """See :meth:`.dispatch.Target.check_cluster`."""
         self._registry.cluster(name)
 
+    def serves_catalog(self, name: str) -> bool:
+        """See :meth:`.dispatch.Target.serves_catalog`."""
+        return self._cluster(name) is not None or self.target.serves_catalog(name)
+
     def check_catalogs(self, timeout_s: float) -> None:
         """Refuse clusters that have the name of one of the metastore's catalogs.
 

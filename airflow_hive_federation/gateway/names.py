@@ -51,10 +51,13 @@ _CUT_AT_DOTS = frozenset(
 _NAME_IS_DATABASE = frozenset(
     {"Database", "DropDatabaseRequest", "GetDatabaseRequest", "drop_database_args", "get_database_args"}
 )
-#: Structs whose field ``name`` is a table.
-_NAME_IS_TABLE = frozenset(
-    {"AppendPartitionsRequest", "drop_table_args", "drop_table_with_environment_context_args"}
-)
+#: Structs whose field of that name is a table; an ``objectName`` without a database is something else.
+_TABLE_IN = {
+    "name": frozenset(
+        {"AppendPartitionsRequest", "drop_table_args", "drop_table_with_environment_context_args"}
+    ),
+    "objectName": frozenset({"HiveObjectRef"}),
+}
 #: Fields that hold a catalog, and structs whose field ``name`` is one.
 _CATALOGS = frozenset({"cat_name", "catName", "catalog", "catalogName"})
 _NAME_IS_CATALOG = frozenset({"AlterCatalogRequest", "Catalog", "DropCatalogRequest", "GetCatalogRequest"})
@@ -413,7 +416,7 @@ def _roles(kind: Any) -> dict[str, str]:
             roles[field] = "qualified"
         elif field in _DATABASES or (field == "name" and kind.__name__ in _NAME_IS_DATABASE):
             roles[field] = "database"
-        elif field in _TABLES or (field == "name" and kind.__name__ in _NAME_IS_TABLE):
+        elif field in _TABLES or kind.__name__ in _TABLE_IN.get(field, ()):
             roles[field] = "table"
         elif field in _CATALOGS or (field == "name" and kind.__name__ in _NAME_IS_CATALOG):
             roles[field] = "catalog"

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
-from functools import lru_cache
 
 from airflow_hive_federation.gateway.answers import LISTINGS
 from airflow_hive_federation.gateway.handler import Caller, Status, refused
 from airflow_hive_federation.gateway.methods import ACCESS, INDEXES, NEVER, OF_NO_DATABASE, Access
 from airflow_hive_federation.gateway.names import Reference
+
+#: Greatest number of callers, with an access class each, whose rules are remembered.
+_MOST_CALLERS = 4096
 
 
 class Patterns:
@@ -101,7 +106,9 @@ class Rules:
     def __init__(self, rules: Sequence[Rule] = (EVERYTHING,), exposure: Exposure | None = None) -> None:
         self._rules = tuple(rules)
         self.exposure = exposure or Exposure()
-        self._databases_of = lru_cache(maxsize=4096)(self._find_databases)
+        self._lock = threading.Lock()
+        #: Databases by digests of callers and access classes, the last used at the end.
+        self._found: OrderedDict[bytes, tuple[Patterns, ...]] = OrderedDict()
 
     def unlimited(self, method: str, caller: Caller) -> bool:
         """Return whether the caller may call the method about any database, so that names need no check.
@@ -176,9 +183,28 @@ class Rules:
             )
         return databases
 
+    def _databases_of(self, caller: Caller, access: Access) -> tuple[Patterns, ...]:
+        key = _digest(caller, access)
+        with self._lock:
+            if (known := self._found.get(key)) is not None:
+                self._found.move_to_end(key)
+                return known
+        found = self._find_databases(caller, access)
+        with self._lock:
+            self._found[key] = found
+            if len(self._found) > _MOST_CALLERS:
+                self._found.popitem(last=False)
+        return found
+
     def _find_databases(self, caller: Caller, access: Access) -> tuple[Patterns, ...]:
         return tuple(
             Patterns(rule.databases)
             for rule in self._rules
             if access in rule.access and rule.concerns(caller)
         )
+
+
+def _digest(caller: Caller, access: Access) -> bytes:
+    """Return a key of few bytes, however many groups the caller has."""
+    names = repr((access.value, caller.user, caller.authentication, caller.groups))
+    return hashlib.sha256(names.encode(errors="backslashreplace")).digest()

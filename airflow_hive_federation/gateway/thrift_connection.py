@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _FRAME_HEAD = 4
 _VERSION_BIT = 0x80
+#: Bytes of the longest ``set_ugi``: each connection keeps its user's name and groups.
+LONGEST_GREETING = 64 << 10
 
 
 class Gone(Exception):  # noqa: N818 - internal signal of the front
@@ -207,6 +209,14 @@ class ThriftConnection:
     def _greet(self, head: Head, message: bytes) -> bytes:
         """Answer ``set_ugi`` as ``HMSHandler.set_ugi`` does: the groups first, then the user."""
         arguments, result, _ = message_types("set_ugi")
+        if len(message) > LONGEST_GREETING:
+            fault = refused(
+                Status.INVALID,
+                f"set_ugi: the user's name and groups have {len(message)} bytes, and the gateway reads "
+                f"{LONGEST_GREETING}.",
+                remedy="Send fewer groups.",
+            )
+            return refusal("set_ugi", head.sequence_id, fault)
         try:
             ugi: Any = from_bytes(arguments, message[head.body :])
         except WireFormatError as error:

@@ -46,6 +46,8 @@ class UpstreamSection:
     :param read_only_uris: URIs for calls that only read, except calls about transactions; they use the same
         transport and authentication as ``uris``.
     :param user: name of the gateway's own user at the metastore; by default, the operating system's user.
+    :param catalog: the metastore's own Hive catalog, of calls that name none; rules about some databases are
+        about those of this catalog.
     :param impersonate: the metastore trusts the gateway, which passes each caller's name by ``set_ugi``.
     :param old_client_capabilities: Hive's names of capabilities, such as ``HIVEFULLACIDWRITE``. The gateway
         sends them for clients of Hive 2 and 3, whose calls that create a table cannot carry them.
@@ -75,6 +77,7 @@ class UpstreamSection:
     connection: str | None = None
     read_only_uris: tuple[str, ...] = ()
     user: str | None = None
+    catalog: str = "hive"
     impersonate: bool = False
     old_client_capabilities: tuple[Capability, ...] = ()
     max_connections: int = 64
@@ -126,6 +129,7 @@ class UpstreamSection:
             http_headers={} if self._over_grpc else self._headers(),
             grpc=self._grpc(),
             user=self.user,
+            catalog=self.catalog,
             connect_timeout_s=self.connect_timeout_s,
             max_answer_bytes=self.max_answer_bytes,
             dialer=self._tunnel(),
@@ -134,9 +138,11 @@ class UpstreamSection:
     def metastore(self, name: str, resolve: Resolve) -> Metastore:
         """Return the target that sends calls to this metastore.
 
-        :raises ConfigurationError: as :meth:`settings`.
+        :raises ConfigurationError: as :meth:`settings`, or the metastore would not see the callers' names.
         """
         settings = self.settings(resolve)
+        if self.impersonate:
+            _refuse_own_identity(name, settings, self.read_only_uris)
         options: dict[str, Any] = {
             "impersonate": self.impersonate,
             "max_connections": self.max_connections,
@@ -207,6 +213,32 @@ class UpstreamSection:
 
         hops = parse_route(self.ssh_route, self.ssh_private_keys)
         return Tunnel(TunnelSettings(hops=hops, known_hosts=self.ssh_known_hosts))
+
+
+def _refuse_own_identity(name: str, settings: MetastoreSettings, more_uris: tuple[str, ...]) -> None:
+    """Refuse credentials by which a metastore knows the gateway's own user, and takes no other name from it.
+
+    :param more_uris: URIs to which the same credentials go.
+    """
+    endpoints = replace(settings, uris=(*settings.uris, *more_uris)).endpoints()
+    over_grpc = any(endpoint.is_grpc for endpoint in endpoints)
+    over_http = any(endpoint.is_http for endpoint in endpoints)
+    has_header = any(header.lower() == "authorization" for header in settings.http_headers)
+    has_certificate = settings.tls is not None and settings.tls.cert_file is not None
+    reasons = {
+        "SASL (Kerberos, a password or a delegation token)": settings.authentication is not None,
+        "a bearer token": over_http and has_header,
+        "a token or a service account": over_grpc and settings.grpc.has_token,
+        "the gateway's certificate": over_grpc and has_certificate,
+    }
+    for credential, is_sent in reasons.items():
+        if is_sent:
+            raise ConfigurationError(
+                f"The metastore {name} has impersonate = true, but it knows its clients by {credential}, and "
+                "would take every caller for the gateway's own user.",
+                remedy="Leave impersonate out and let rules decide, or reach the metastore by Thrift "
+                "(set_ugi), HTTP or gRPC without these credentials.",
+            )
 
 
 def _secret(path: str) -> str:

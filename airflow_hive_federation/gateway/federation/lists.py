@@ -15,6 +15,7 @@ from airflow_hive_federation.gateway.federation.listing import (
     parts_of_database,
 )
 from airflow_hive_federation.gateway.federation.metastores import Metastores
+from airflow_hive_federation.gateway.federation.owners import Link
 from airflow_hive_federation.gateway.federation.renaming import (
     answer_of,
     arguments,
@@ -25,7 +26,8 @@ from airflow_hive_federation.gateway.federation.renaming import (
 )
 from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit, read_head
-from airflow_hive_federation.gateway.names import catalog_of
+from airflow_hive_federation.gateway.names import catalog_of, identifier, references
+from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 
 _CATALOGS = frozenset({None, "", "hive"})
@@ -76,6 +78,9 @@ def tables(metastores: Metastores, call: Call, emit: Emit) -> None:
     :raises GatewayError: a view cannot be rewritten with local names, or an owner answers with a fault.
     """
     resolved, links = metastores.resolve(call)
+    if (listed := _with_listed_names(metastores, call, links)) is not call:
+        call = listed
+        resolved, links = metastores.resolve(call)
     groups: dict[tuple[str, str], list[Any]] = {}
     for entry in resolved:
         groups.setdefault((entry[1].owner, entry[1].database), []).append(entry)
@@ -124,6 +129,47 @@ def _merge(
     success, limit = answers[metastores.primary], limit_of(call.method, values)
     answer = merged(call.method, metastores.owners, success, others, limit)
     emit(answer_of(call.method, read_head(call.message).sequence_id, answer))
+
+
+def _with_listed_names(metastores: Metastores, call: Call, links: tuple[Link, ...]) -> Call:
+    """Return a call for a pattern's tables as a call for their names, if other metastores may have some.
+
+    :raises GatewayError: the tables cannot be listed.
+    """
+    request = getattr(arguments(call.method, call.message), "req", None)
+    if request is None or request.tablesPattern is None:
+        return call
+    database, owners = call.named[0].database, metastores.owners
+    has_others = metastores.follows_links or any(name[0] == database for name in owners.single_tables())
+    if not has_others or owners.place(database, None, links).owner != metastores.primary:
+        return call
+    place = f"@{request.catName}#{database}" if request.catName else database
+    question = Question("get_tables", {"db_name": place, "pattern": request.tablesPattern}).call(call)
+    parts: list[bytes] = []
+    of_database(metastores, _with_names_of(question, call), parts.append)
+    answer = b"".join(parts)
+    if (names := result(question.method, answer)) is None:
+        raise refused(Status.FAILED, f"{call.method}: {fault_text(question.method, answer)}")
+    wanted = None if request.tblNames is None else {identifier(name) for name in request.tblNames}
+    named = copy.copy(request)
+    named.tablesPattern = None
+    named.tblNames = [
+        name
+        for name in names
+        if (wanted is None or identifier(name) in wanted)
+        and (call.permits is None or call.permits(database, identifier(name)))
+    ]
+    message = call_of(
+        call.method, read_head(call.message).sequence_id, message_types(call.method)[0](req=named)
+    )
+    return _with_names_of(replace(call, message=message), call)
+
+
+def _with_names_of(changed: Call, call: Call) -> Call:
+    """Return a call with the names in its own message, for the caller of another one."""
+    body = read_head(changed.message).body
+    named = tuple(references(changed.message, body, message_types(changed.method)[0]))
+    return replace(changed, named=named, permits=call.permits, facts=call.facts)
 
 
 def _for_tables(call: Call, values: Any, database: str, names: list[str | None]) -> bytes:

@@ -99,6 +99,11 @@ class Metastores:
         self.missing = Missing()
         self._links = Links(self.members, self.primary, self.owners.shows) if follow_links else None
 
+    @property
+    def follows_links(self) -> bool:
+        """True if remotes that the primary metastore records are resolved to other metastores."""
+        return self._links is not None
+
     def resolve(self, call: Call) -> tuple[Resolved, tuple[Link, ...]]:
         """Return the place of each name in a call, and the recorded links among the names."""
         named = [reference for reference in call.named if reference.database]

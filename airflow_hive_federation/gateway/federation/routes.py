@@ -33,6 +33,8 @@ class Route(StrEnum):
     LISTING = "listing"
     #: The primary metastore: catalogs, roles, tokens and all else that belongs to no database.
     PRIMARY = "primary"
+    #: The primary metastore; the gateway leaves out of its answer what holds for that metastore alone.
+    SETTING = "setting"
 
 
 _NAMED = """
@@ -96,7 +98,7 @@ _PRIMARY = """
     drop_role drop_type drop_wm_mapping drop_wm_pool drop_wm_trigger find_next_compact find_next_compact2
     flushCache getCounter getCounters getCpuProfile getMetaConf getName getOption getOptions getStatus
     getStatusDetails getVersion get_active_resource_plan get_all_materialized_view_objects_for_rewriting
-    get_all_resource_plans get_all_token_identifiers get_catalog get_catalogs get_config_value
+    get_all_resource_plans get_all_token_identifiers get_catalog get_catalogs
     get_current_notificationEventId get_dataconnector_req get_dataconnectors get_delegation_token
     get_file_metadata get_file_metadata_by_expr get_master_keys get_metastore_db_uuid
     get_principals_in_role get_properties get_replayed_txns_for_policy get_replication_metrics
@@ -115,6 +117,7 @@ ROUTES: dict[str, Route] = {
     **dict.fromkeys(_IN_TRANSACTION.split(), Route.IN_TRANSACTION),
     **dict.fromkeys(_TRANSACTION.split(), Route.TRANSACTION),
     **dict.fromkeys(("check_lock", "heartbeat", "unlock"), Route.LOCK_ID),
+    "get_config_value": Route.SETTING,
     "lock": Route.LOCK,
     "get_valid_write_ids": Route.WRITE_IDS,
     "add_write_ids_to_min_history": Route.MIN_HISTORY,

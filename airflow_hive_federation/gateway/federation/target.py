@@ -9,16 +9,22 @@ from airflow_hive_federation.gateway.federation import lists, transaction_calls
 from airflow_hive_federation.gateway.federation.metastores import Metastores
 from airflow_hive_federation.gateway.federation.renaming import (
     Resolved,
+    answer_of,
     arguments,
     keeps_names,
+    result,
 )
 from airflow_hive_federation.gateway.federation.routes import DROPS_TABLE, ROUTES, Route
 from airflow_hive_federation.gateway.federation.transactions import another_owner
 from airflow_hive_federation.gateway.federation.views import defines_view
 from airflow_hive_federation.gateway.handler import Call, Status, refused
-from airflow_hive_federation.gateway.messages import Emit
+from airflow_hive_federation.gateway.messages import Emit, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
+from airflow_hive_federation.gateway.reach import check_objects
 from airflow_hive_federation.gateway.upstream import Upstream
+
+#: The listener that writes notification events, without its package.
+LISTENER = "DbNotificationListener"
 
 
 class Federation:
@@ -36,6 +42,7 @@ class Federation:
             Route.DEFINES_DATABASE: self._named,
             Route.IN_TRANSACTION: self._named,
             Route.PRIMARY: metastores.members[metastores.primary].relay,
+            Route.SETTING: self._setting,
             Route.TRANSACTION: metastores.members[metastores.transactions_of].relay,
             Route.LOCK: lambda call, emit: transaction_calls.lock(metastores, call, emit),
             Route.LOCK_ID: lambda call, emit: transaction_calls.by_lock_id(metastores, call, emit),
@@ -75,6 +82,10 @@ class Federation:
         """See :meth:`.Target.check_cluster`."""
         raise no_clusters(name)
 
+    def serves_catalog(self, name: str) -> bool:
+        """See :meth:`.Target.serves_catalog`; the primary's catalog has all local names."""
+        return self.metastores.members[self.metastores.primary].target.serves_catalog(name)
+
     def close(self) -> None:
         """Close all connections."""
         self.metastores.close()
@@ -87,8 +98,22 @@ class Federation:
             owner = self.metastores.one_owner(call.method, resolved)
         if owner != self.metastores.primary:
             self.metastores.check_writable(call.method, owner)
+            check_objects(call.method, call.message, call.named, is_filtered=False)
             self._check_definition(call, resolved)
         self.metastores.send(call, owner, resolved, links, emit)
+
+    def _setting(self, call: Call, emit: Emit) -> None:
+        """Answer with a setting of the primary metastore, without its listener of notification events.
+
+        Clients compare ids of events to see whether a database has changed. The primary's ids show no change
+        of the others' databases, and clients that find no listener compare the databases themselves.
+        """
+        answer = self.metastores.members[self.metastores.primary].ask(call)
+        value = result(call.method, answer)
+        if isinstance(value, str) and LISTENER in value:
+            listeners = [name for name in value.split(",") if LISTENER not in name]
+            answer = answer_of(call.method, read_head(call.message).sequence_id, ",".join(listeners))
+        emit(answer)
 
     def _of_transaction(self, method: str, resolved: Resolved) -> str:
         foreign = [

@@ -17,12 +17,15 @@ from thrift.Thrift import TApplicationException
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
+from airflow_hive_federation.errors import MetastoreError
 from airflow_hive_federation.gateway.serving import Serving
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.drain import open_transactions
 from tests.support.gateway_front import Behind, gateway
 from tests.support.gateway_spark import GatewaySpark
 from tests.support.older_expressions import answers_expressions
+from tests.support.small_source import make_table
 
 
 @pytest.fixture(scope="module")
@@ -163,6 +166,71 @@ def partitions_are_repaired(sql: HiveSql, location: Path) -> None:
     assert sql.execute("select count(*) from gateway_sql.loose where p = 'a'") == [("0",)]
     sql.execute("alter table gateway_sql.loose drop partition (p = 'a')")
     assert len(sql.execute("show partitions gateway_sql.loose")) == 2
+
+
+def test_rules_hold_where_hive_takes_names_as_patterns(source: EmbeddedMetastore) -> None:
+    """Tables by patterns, all privileges of a user, and counts of events: each would show other databases."""
+    place = types.HiveObjectRef
+    grants = {
+        "gateway_pay": place(objectType=types.HiveObjectType.TABLE, objectName="wages", partValues=[]),
+        "gateway_pub": place(objectType=types.HiveObjectType.TABLE, objectName="open", partValues=[]),
+    }
+    rules = {
+        "expose": {"tables": ["*", "!*.tmp_*"]},
+        "rule": [{"access": ["read", "write", "admin"], "databases": ["*", "!gateway_pay"]}],
+    }
+    with (
+        MetastoreClient(MetastoreSettings(uris=(source.uri,))) as owner,
+        gateway({"upstream": {"uris": [source.uri]}, **rules}) as serving,
+        MetastoreClient(MetastoreSettings(uris=(serving.fronts[0].uri,))) as client,
+    ):
+        for database, granted in grants.items():
+            owner.create_database(types.Database(name=database))
+            granted.dbName = database
+            for table in (granted.objectName or "", "tmp_x"):
+                location = f"file:{source.external_warehouse}/{database}/{table}"
+                make_table(owner, database, table, location=location)
+            privilege = types.HiveObjectPrivilege(
+                hiveObject=granted,
+                principalName="gateway_bob",
+                principalType=types.PrincipalType.USER,
+                grantInfo=types.PrivilegeGrantInfo(
+                    privilege="SELECT", createTime=1, grantor="a", grantorType=1, grantOption=False
+                ),
+                authorizer="a",
+            )
+            owner.call("grant_privileges", types.PrivilegeBag(privileges=[privilege]))
+
+        def tables(asker: MetastoreClient, database: str, pattern: str) -> list[str]:
+            request = types.GetTablesRequest(dbName=database, tablesPattern=pattern)
+            found = asker.call("get_table_objects_by_name_req", request).tables
+            return sorted(f"{table.dbName}.{table.tableName}" for table in found)
+
+        # Hive itself takes the database as a pattern.
+        assert "gateway_pay.wages" in tables(owner, "gateway_pa.", "wages")
+        for pattern in ("gateway_pa.", "gateway_pub|gateway_pay", "*"):
+            with pytest.raises(MetastoreError, match="takes the name of the database"):
+                tables(client, pattern, "wages")
+        assert tables(owner, "gateway_pub", "*") == ["gateway_pub.open", "gateway_pub.tmp_x"]
+        assert tables(client, "gateway_pub", "*") == ["gateway_pub.open"]
+
+        def privileges(asker: MetastoreClient) -> list[str | None]:
+            # Without a type, Hive passes over the database.
+            named = place(dbName="gateway_pub")
+            found = asker.call("list_privileges", "gateway_bob", types.PrincipalType.USER, named)
+            return sorted(str(privilege.hiveObject.dbName) for privilege in found)
+
+        assert privileges(owner) == ["gateway_pay", "gateway_pub"]
+        assert privileges(client) == ["gateway_pub"]
+        everything = place(objectType=types.HiveObjectType.GLOBAL, dbName="gateway_pub")
+        privilege = types.HiveObjectPrivilege(hiveObject=everything, principalName="gateway_bob")
+        with pytest.raises(MetastoreError, match="a privilege is of no database"):
+            client.call("grant_privileges", types.PrivilegeBag(privileges=[privilege]))
+        count = types.NotificationEventsCountRequest(fromEventId=0, dbName="*")
+        with pytest.raises(MetastoreError, match="counts the events of all databases"):
+            client.call("get_notification_events_count", count)
+        with pytest.raises(MetastoreError, match="metastore's own catalog only"):
+            client.call("get_all_tables", "@spark#gateway_pub")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_hive_federation.catalog.hive import keeps_events
 from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
@@ -26,6 +27,7 @@ from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes.session import Remotes
+from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.tables.read.reader import read_table
 from tests.support.gateway_front import gateway
 from tests.support.small_source import make_table
@@ -191,6 +193,8 @@ def test_recorded_remotes_are_asked_where_they_lead(
         ):
             assert client.list_tables("fed_linked") == ["first"]
             assert "newer" not in (client.get_table("fed_near", "one").parameters or {})
+            changes_are_seen_behind_the_gateway(remotes, far, target, serving.fronts[0].uri)
+            assert (keeps_events(near), keeps_events(client)) == (True, False)
         with (
             gateway({**config, "federation": {"follow_links": True}}) as serving,
             MetastoreClient(MetastoreSettings(uris=(serving.fronts[0].uri,))) as client,
@@ -198,15 +202,31 @@ def test_recorded_remotes_are_asked_where_they_lead(
             assert client.list_tables("fed_linked") == ["first", "second"]
             second = client.get_table("fed_linked", "second")
             assert (second.dbName, second.tableName) == ("fed_linked", "second")
+            by_pattern = types.GetTablesRequest(dbName="fed_near", tablesPattern="o*")
+            (found,) = client.call("get_table_objects_by_name_req", by_pattern).tables
             newer = client.get_table("fed_near", "one")
-            assert (newer.dbName, newer.tableName, (newer.parameters or {})["newer"]) == (
-                "fed_near",
-                "one",
-                "yes",
-            )
+            for table in (found, newer):
+                assert (table.dbName, table.tableName) == ("fed_near", "one")
+                assert (table.parameters or {})["newer"] == "yes"
             with pytest.raises(MetastoreError, match="metastore far can only be read"):
                 client.alter_table("fed_near", "one", newer)
         remotes.run("DROP REMOTE DATABASE fed_linked; DROP REMOTE TABLE fed_near.one")
+
+
+def changes_are_seen_behind_the_gateway(
+    remotes: Remotes, far: MetastoreClient, target: EmbeddedMetastore, uri: str
+) -> None:
+    """A remote of a federated database: the primary metastore has no event of its changes."""
+    mirror = Name(database="fed_mirror")
+    where = f"'hive.metastore.uris' = '{uri}'"
+    remotes.run(f"CREATE REMOTE DATABASE fed_mirror CONNECTED TO fed_far VIA 'thrift' {where}")
+    make_table(far, "fed_links", "third", location=f"file:{target.external_warehouse}/fed_links/third")
+    report = remotes.refresh(Kind.DATABASE, mirror)
+    assert "third" in str(report), report
+    far.drop_table("fed_links", "third", delete_data=False)
+    report = remotes.refresh(Kind.DATABASE, mirror)
+    assert "third" in str(report.dropped), report
+    remotes.run("DROP REMOTE DATABASE fed_mirror")
 
 
 def test_a_link_to_anywhere_else_is_left_as_it_is(

@@ -47,7 +47,6 @@ def test_a_whole_file(tmp_path: Path) -> None:
         uris = ["https://far:9001/metastore"]
         read_only_uris = ["https://near:9001/metastore"]
         bearer_token_file = "{token}"
-        impersonate = true
         [[rule]]
         users = ["etl*"]
         access = ["read", "write"]
@@ -105,6 +104,66 @@ def test_ways_to_prove_who_asks(tmp_path: Path) -> None:
     assert asked == ["far"]
     named = config_of({"upstream": {"connection": "far", "user": "me"}}).upstream.settings(resolve)
     assert (named.uris, named.user) == (("thrift://x:1",), "me")
+
+
+#: Sections with credentials by which a metastore knows the gateway's own user only.
+OWN_IDENTITIES: dict[str, dict[str, Any]] = {
+    "SASL": {"uris": ["thrift+tls://far:9083"], "user": "gate", "password_file": "SECRET"},
+    "SASL ": {"uris": ["thrift://far:9083"], "kerberos_principal": "hive/_HOST@X"},
+    "bearer token": {"uris": ["https://far:9001/metastore"], "bearer_token_file": "SECRET"},
+    "bearer token ": {
+        "uris": ["thrift://far:9083"],
+        "read_only_uris": ["https://near:9001/metastore"],
+        "bearer_token_file": "SECRET",
+    },
+    "a token or": {"uris": ["grpc://far:9084"], "bearer_token_file": "SECRET"},
+    "service account": {"uris": ["grpc://far:9084"], "service_account_keyfile": "SECRET"},
+    "gateway's certificate": {"uris": ["grpc://far:9084"], "cert_file": "SECRET"},
+}
+
+
+@pytest.mark.parametrize("credential", OWN_IDENTITIES)
+def test_nobody_is_impersonated_by_the_gateways_own_credentials(tmp_path: Path, credential: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("pw")
+    values = {
+        key: str(secret) if value == "SECRET" else value for key, value in OWN_IDENTITIES[credential].items()
+    }
+    config_of({"upstream": values}).target(nobody).close()
+    with pytest.raises(ConfigurationError, match=f"impersonate = true.*{credential.strip()}"):
+        config_of({"upstream": {**values, "impersonate": True}}).target(nobody)
+    federated = [{"name": "far", "impersonate": True, **values}]
+    with pytest.raises(ConfigurationError, match="The metastore far has impersonate = true"):
+        config_of({**UPSTREAM, "federated": federated}).target(nobody)
+
+
+def test_a_connections_credentials_impersonate_nobody() -> None:
+    values = {"upstream": {"connection": "far", "impersonate": True}}
+    settings = MetastoreSettings(
+        uris=("thrift+tls://far:9083",), authentication=PlainSettings(user="u", password="pw")
+    )
+    with pytest.raises(ConfigurationError, match="it knows its clients by SASL"):
+        config_of(values).target(lambda _name: settings)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"uris": ["thrift+tls://far:9083"], "cert_file": "cert.pem"},
+        {"uris": ["http://far:9001/metastore"]},
+        {"uris": ["grpc://far:9084"]},
+    ],
+)
+def test_names_are_sent_where_nothing_else_is(values: dict[str, Any]) -> None:
+    target = config_of({"upstream": {**values, "impersonate": True}}).target(nobody)
+    assert target.upstreams[0].impersonate
+    target.close()
+
+
+def test_the_metastores_own_catalog() -> None:
+    target = config_of({"upstream": {"uris": ["thrift://far:9083"], "catalog": "Spark"}}).target(nobody)
+    assert [target.serves_catalog(name) for name in ("", "spark ", "hive")] == [True, True, False]
+    target.close()
 
 
 @pytest.mark.parametrize("key", ["ca_file", "cert_file"])

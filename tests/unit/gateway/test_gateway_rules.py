@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -80,6 +81,32 @@ def test_what_names_no_database_is_for_those_who_see_all_of_them() -> None:
         # An empty name is that of no database.
         with pytest.raises(GatewayError, match="the call names none"):
             rules.check(method, anybody, [ref("")])
+
+
+def test_callers_are_remembered_by_few_bytes() -> None:
+    """Clients choose their groups themselves."""
+    rules = Rules((Rule(groups=("ops*",), databases=("a",)), Rule(databases=("b",))))
+
+    def ask(number: int, group: str) -> bool:
+        caller = Caller(user="u", groups=(f"{number}" * 100_000, group))
+        return rules.shown("get_table", caller, "a")
+
+    tracemalloc.start()
+    try:
+        assert not any(ask(number, "dev") for number in range(100))
+        before, _ = tracemalloc.get_traced_memory()
+        assert all(ask(number, "ops") for number in range(100))
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # 100 callers have 15 MB of groups.
+    assert after - before < 1_000_000
+    # The first callers make room for others, and are judged the same afterwards.
+    for number in range(5000):
+        rules.shown("get_table", Caller(user=str(number)), "a")
+    assert len(rules._found) == 4096
+    assert ask(0, "ops")
+    assert not ask(0, "dev")
 
 
 def test_patterns() -> None:

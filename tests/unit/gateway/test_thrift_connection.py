@@ -13,6 +13,7 @@ import pytest
 from airflow_hive_federation.gateway.certificates import ServerTls
 from airflow_hive_federation.gateway.handler import Call
 from airflow_hive_federation.gateway.messages import CALL, EXCEPTION, ONEWAY, REPLY, Emit, head_bytes
+from airflow_hive_federation.gateway.thrift_connection import LONGEST_GREETING
 from airflow_hive_federation.gateway.upstream import ClientGone
 from airflow_hive_federation.metastore import TlsSettings
 from airflow_hive_federation.metastore.connection import message_types
@@ -174,6 +175,22 @@ def test_set_ugi_without_groups_and_a_second_one_change_the_user(
         assert connection.ask("set_ugi", user_name=user) == {"success": [user]}
         assert connection.ask("get_all_databases") == {"success": NAMES}
     assert served.users == ["ann", "bob"]
+
+
+def test_set_ugi_with_more_groups_than_a_user_has_is_refused(
+    peer: Peers, gateway: Gateways, raw: Raws
+) -> None:
+    """The gateway keeps each connection's user and groups in memory."""
+    served = Thrift(databases)
+    connection = raw(gateway(peer(served).uri, impersonate=True))
+    many = [f"group_{number}" for number in range(1015)]
+    assert connection.ask("set_ugi", user_name="ann", group_names=many) == {"success": [*many, "ann"]}
+    for groups in ([f"group_{number}" for number in range(10_000)], ["g" * LONGEST_GREETING]):
+        answer = connection.ask("set_ugi", user_name="bob", group_names=groups)
+        assert "Send fewer groups" in str(answer)
+    # The user stays who it was.
+    assert connection.ask("get_all_databases") == {"success": NAMES}
+    assert served.users == ["ann"]
 
 
 def test_set_ugi_with_groups_that_are_no_texts_is_refused(peer: Peers, gateway: Gateways, raw: Raws) -> None:
