@@ -350,9 +350,26 @@ def _partition_facts(partition: types.Partition, *, ignored: Set[str] = frozense
         _columns(sd),
         sd.inputFormat,
         sd.outputFormat,
+        bool(sd.compressed),
         sd.serdeInfo.serializationLib if sd.serdeInfo else None,
         dict((sd.serdeInfo.parameters if sd.serdeInfo else None) or {}),
+        *_order_of_rows(sd),
+        dict(sd.parameters or {}),
         {key: value for key, value in _kept(partition.parameters).items() if key not in ignored},
+    )
+
+
+def _order_of_rows(sd: types.StorageDescriptor) -> tuple[object, ...]:
+    """Return buckets, sort order and skewed values; a metastore has empty lists where a client has none."""
+    skewed = sd.skewedInfo or types.SkewedInfo()
+    return (
+        sd.numBuckets or 0,
+        list(sd.bucketCols or []),
+        [(column.col, column.order) for column in sd.sortCols or []],
+        list(skewed.skewedColNames or []),
+        [list(values) for values in skewed.skewedColValues or []],
+        dict(skewed.skewedColValueLocationMaps or {}),
+        bool(sd.storedAsSubDirectories),
     )
 
 

@@ -124,6 +124,13 @@ class Link:
             dict(other.properties),
         )
 
+    def is_of_another(self, identity: str | None) -> bool:
+        """Return true if the link was made from another metastore than the one that its address leads to now.
+
+        :param identity: id of the present one; ``None`` if it has none.
+        """
+        return bool(identity and self.path and self.path[0] != identity)
+
     def statement(self, properties: Mapping[str, str]) -> str:
         """Return the statement that creates this remote, with these properties."""
         lines = [

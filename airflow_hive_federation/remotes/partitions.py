@@ -91,6 +91,10 @@ def _bring(
     """Bring the local partitions of these names up to date with those of the remote."""
     wanted = _by_name(remote, partitions)
     present = _by_name(remote, ends.local.get_partitions(*names_of(link.local), names))
+    unlisted = sorted(present.keys() - wanted.keys())
+    if names is None and unlisted:
+        # A list is no evidence that a partition was dropped: the remote is asked for it by its name.
+        wanted |= _by_name(remote, _made(ends, link, remote, unlisted))
     added = [partition for name, partition in wanted.items() if name not in present]
     altered = [
         partition

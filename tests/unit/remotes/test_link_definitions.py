@@ -144,3 +144,36 @@ def test_partitions_are_compared_by_their_content() -> None:
         moved = made()
         setattr(moved.sd, change, "elsewhere")
         assert not definitions.same_partition(made(), moved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"numBuckets": 8},
+        {"bucketCols": ["größe"]},
+        {"sortCols": [types.Order(col="id", order=1)]},
+        {"skewedInfo": types.SkewedInfo(skewedColNames=["id"], skewedColValues=[["1"]])},
+        {"skewedInfo": types.SkewedInfo(skewedColValueLocationMaps={("1",): "file:/far/1"})},
+        {"storedAsSubDirectories": True},
+        {"compressed": True},
+        {"parameters": {"k": "v"}},
+    ],
+    ids=", ".join,
+)
+def test_the_storage_of_a_partition_is_compared(change: dict[str, Any]) -> None:
+    (partition, *_) = tables("file:/far")["parted"][1]
+
+    def made() -> Any:
+        return definitions.local_partition(partition, database="l", name="n", acid=False)
+
+    before = made()
+    # A metastore returns empty lists and maps, and false, where a client sent nothing, and the reverse.
+    before.sd.bucketCols = before.sd.sortCols = before.sd.parameters = None
+    before.sd.skewedInfo = types.SkewedInfo(
+        skewedColNames=[], skewedColValues=[], skewedColValueLocationMaps={}
+    )
+    before.sd.compressed = before.sd.storedAsSubDirectories = False
+    assert definitions.same_partition(made(), before)
+    for name, value in change.items():
+        setattr(partition.sd, name, value)
+    assert not definitions.same_partition(made(), before)
