@@ -15,6 +15,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.remotes import probes
 from airflow_hive_federation.remotes.links import RUN
 from airflow_hive_federation.remotes.positions import Try
+from airflow_hive_federation.remotes.refresh import OnDropped
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.support.catalog_contract import DATABASE, tables
@@ -91,6 +92,18 @@ def test_a_look_at_a_table_of_a_remote_database(session: Session) -> None:
     member = Name(database="mirror", table="plain")
     assert probes.look(remotes, Kind.TABLE, member).changed
     remotes.refresh(Kind.TABLE, member)
+    assert not probes.look(remotes, Kind.TABLE, member).changed
+
+
+def test_a_look_at_a_table_that_the_other_metastore_lacks(session: Session) -> None:
+    """Its link, which is kept, has the id of the earlier metastore; the position is the database's."""
+    session(site("A", "file:/one")).run(MAKE)
+    second = site("B", "file:/two")
+    second.drop_table(DATABASE, "plain")
+    remotes = session(second)
+    assert remotes.refresh(Kind.DATABASE, MIRROR, on_dropped=OnDropped.KEEP).gone == ["plain"]
+    member = Name(database="mirror", table="plain")
+    assert remotes.link(Kind.TABLE, member).path == ("A",)
     assert not probes.look(remotes, Kind.TABLE, member).changed
 
 
