@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
 from airflow_hive_federation.catalog.iceberg_errors import PATH, PREFIX, translated
 from airflow_hive_federation.catalog.iceberg_metadata import metadata_checked
-from airflow_hive_federation.catalog.roles import HIVE_LACKS, unreadable
+from airflow_hive_federation.catalog.roles import HIVE_LACKS, NAME_AT_THE_CATALOG, unreadable
 from airflow_hive_federation.errors import (
     ConfigurationError,
     InvalidObjectError,
@@ -181,7 +181,10 @@ class IcebergCatalog(IcebergTableCatalog):
     def _entry(self, database: str, table: str, named: tuple[str, ...]) -> types.Table:
         subject = f"{database}.{table}"
         with self._asking(subject), metadata_checked(subject):
-            return _entry(database, table, self._loaded(named))
+            entry = _entry(database, table, self._loaded(named))
+        if named[-1] != named[-1].lower():
+            entry.parameters = {**(entry.parameters or {}), NAME_AT_THE_CATALOG: named[-1]}
+        return entry
 
     def _loaded(self, named: tuple[str, ...]) -> Any:
         from pyiceberg.exceptions import NoSuchPropertyException, NoSuchTableError

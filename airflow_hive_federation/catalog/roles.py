@@ -20,6 +20,9 @@ HIVE_LACKS = "unknown to Hive: "
 #: This parameter holds the reason why a catalog cannot read a table, which then has nothing but its name. So
 #: one such table is left out, too.
 WHY_UNREADABLE = "hive.federation.unreadable"
+#: This parameter holds the name of a table as its catalog writes it, if that has upper case: a catalog other
+#: than Hive's finds the table by this name only.
+NAME_AT_THE_CATALOG = "iceberg.table.name"
 
 
 @runtime_checkable

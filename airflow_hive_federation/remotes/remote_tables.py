@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TypeVar
 
-from airflow_hive_federation.catalog.roles import TableLister
+from airflow_hive_federation.catalog.roles import NAME_AT_THE_CATALOG, TableLister
 from airflow_hive_federation.errors import NoSuchObjectError, RemoteDroppedError
 from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
@@ -80,7 +80,8 @@ def every_table(ends: Ends, link: Link, listed: list[str]) -> Iterator[Found]:
         present = local_tables(ends, link, [name for name in names if name in here])
         for name in names:
             asked = name not in present or _is_member(link, present[name])
-            yield name, named_table(ends, link, name) if asked else None, present, EVERYTHING
+            there = _name_there(name, present)
+            yield name, named_table(ends, link, there) if asked else None, present, EVERYTHING
 
 
 def local_tables(ends: Ends, link: Link, names: list[str]) -> dict[str, types.Table]:
@@ -129,6 +130,13 @@ def _is_member(link: Link, table: types.Table) -> bool:
     local = Name(database=link.local.database, table=table.tableName)
     stored = readable_link(Kind.TABLE, local, table.parameters)
     return isinstance(stored, Link) and stored.member
+
+
+def _name_there(name: str, present: Mapping[str, types.Table]) -> str:
+    """Return the name of a table at the remote, whose list lacks it."""
+    parameters = present[name].parameters if name in present else None
+    written = (parameters or {}).get(NAME_AT_THE_CATALOG, name)
+    return written if written.lower() == name else name
 
 
 def _dropped(link: Link) -> RemoteDroppedError:

@@ -147,6 +147,29 @@ def test_links_stay_while_a_proxy_answers(server: Any) -> None:
         assert remotes.refresh(Kind.DATABASE, mirror).dropped == ["t"]
 
 
+def test_a_table_with_upper_case_that_a_list_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    properties = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
+    theirs = SqlCatalog("lake", **properties)
+    theirs.create_namespace("d")
+    theirs.create_table("d.Orders", schema=pa.schema([("id", pa.int64())]))
+    iceberg = IcebergCatalog({"type": "sql", "name": "lake", **properties})
+    factory = Factory(name="lake", class_names=(), properties={}, open=lambda _: iceberg)
+    near, mirror = MemoryMetastore(), Name(database="mirror")
+    with near.served() as settings, Remotes(settings, catalogs=Catalogs(factories=(factory,))) as remotes:
+        remotes.run("CREATE REMOTE DATABASE mirror CONNECTED TO d VIA 'lake'")
+        assert ("mirror", "orders") in near.tables
+        with monkeypatch.context() as patch:
+            patch.setattr(iceberg._catalog, "list_tables", lambda _: [])
+            assert not remotes.refresh(Kind.DATABASE, mirror).dropped
+        theirs.drop_table("d.Orders")
+        assert remotes.refresh(Kind.DATABASE, mirror).dropped == ["orders"]
+    theirs.close()
+    iceberg._catalog.close()
+
+
 def put_link(near: MemoryMetastore, parameters: dict[str, str]) -> None:
     from tests.support.catalog_contract import tables
 
