@@ -37,6 +37,8 @@ DEFINITION = f"{PREFIX}definition"
 #: Holds the digest of the names of the remote database's tables, as the last refresh listed them; only for a
 #: remote without events, which shows by it that tables were added or dropped.
 TABLE_NAMES = f"{PREFIX}table-names"
+#: Holds the digest of the column statistics of a partition that were copied.
+STATISTICS = f"{PREFIX}statistics"
 #: Names the way that an engine may read the table: ``files``, ``view``, or ``read_table`` for ACID tables.
 READ_BY = f"{PREFIX}read-by"
 #: Marks a local database as read-only: Hive refuses statements that write into it if its

@@ -146,6 +146,19 @@ def test_partitions_are_compared_by_their_content() -> None:
         assert not definitions.same_partition(made(), moved)
 
 
+def test_the_digest_of_statistics_is_of_all_columns_in_any_order() -> None:
+    def column(name: str, distinct: int) -> types.ColumnStatisticsObj:
+        data = types.LongColumnStatsData(numNulls=0, numDVs=distinct)
+        return types.ColumnStatisticsObj(
+            colName=name, colType="int", statsData=types.ColumnStatisticsData(longStats=data)
+        )
+
+    digest = definitions.statistics_digest
+    assert digest([column("a", 1), column("b", 2)]) == digest([column("b", 2), column("a", 1)])
+    different = [[column("a", 1)], [column("a", 2)], [column("b", 1)], []]
+    assert len(set(map(digest, different))) == len(different)
+
+
 @pytest.mark.parametrize(
     "change",
     [
