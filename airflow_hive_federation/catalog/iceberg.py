@@ -26,6 +26,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_directory
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyiceberg.types import IcebergType
 
 log = logging.getLogger(__name__)
@@ -186,14 +187,15 @@ class IcebergCatalog(IcebergTableCatalog):
             entry.parameters = {**(entry.parameters or {}), NAME_AT_THE_CATALOG: named[-1]}
         return entry
 
-    def _loaded(self, named: tuple[str, ...]) -> Any:
+    def _loaded(self, named: tuple[str, ...]) -> Table:
         from pyiceberg.exceptions import NoSuchPropertyException, NoSuchTableError
 
         try:
-            return self._catalog.load_table(named)
+            table: Table = self._catalog.load_table(named)
         except NoSuchPropertyException as error:
             # Of a Hive or Glue catalog: the table with this name is none of Iceberg's.
             raise NoSuchTableError(str(error)) from error
+        return table
 
     def _tables(self, database: str) -> dict[str, list[tuple[str, ...]]]:
         """Return Iceberg's identifiers of a namespace's tables, by their names in lower case.
