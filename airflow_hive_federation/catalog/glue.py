@@ -88,10 +88,7 @@ class GlueCatalog:
 
     def list_tables(self, database: str) -> list[str]:
         """List the tables and views of a database; see :meth:`.roles.Reader.list_tables`."""
-        try:
-            return [str(table.tableName) for table in self._tables(database)]
-        except NoSuchObjectError:
-            return []
+        return [str(table.tableName) for table in self.iter_tables(database)]
 
     def get_table(self, database: str, table: str) -> types.Table:
         """Read a table; see :meth:`.roles.Reader.get_table`."""
@@ -100,9 +97,24 @@ class GlueCatalog:
         return _table(database, answer)
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
-        """Read many tables; see :meth:`.roles.Reader.get_tables`."""
-        wanted = {name.lower() for name in names}
-        return [table for table in self._tables(database) if table.tableName in wanted]
+        """Read many tables, each by a call; see :meth:`.roles.Reader.get_tables`."""
+        self._client()
+
+        def of_one(name: str) -> types.Table | None:
+            try:
+                return self.get_table(database, name)
+            except NoSuchObjectError:
+                return None
+
+        with ThreadPoolExecutor(_SEGMENTS, thread_name_prefix="glue") as threads:
+            return [table for table in threads.map(of_one, names) if table is not None]
+
+    def iter_tables(self, database: str) -> Iterator[types.Table]:
+        """Yield the tables and views of a database; see :meth:`.roles.TableLister.iter_tables`."""
+        with _translated(f"database {database}"):
+            pages = self._client().get_paginator("get_tables").paginate(DatabaseName=database, **self._whose)
+            for page in pages:
+                yield from (_table(database, table) for table in page["TableList"])
 
     def list_partition_names(self, database: str, table: str) -> list[str]:
         """List the names of all partitions; see :meth:`.roles.Reader.list_partition_names`."""
@@ -166,12 +178,6 @@ class GlueCatalog:
         if self._made is None:
             self._made = self._connect()
         return self._made
-
-    def _tables(self, database: str) -> Iterator[types.Table]:
-        with _translated(f"database {database}"):
-            pages = self._client().get_paginator("get_tables").paginate(DatabaseName=database, **self._whose)
-            for page in pages:
-                yield from (_table(database, table) for table in page["TableList"])
 
     def _partitions(self, database: str, table: str, **choice: object) -> list[answers.Partition]:
         client = self._client()

@@ -41,10 +41,6 @@ class HiveCatalog:
 
     def identity(self) -> str | None:
         """Return the catalog's own id; see :meth:`.roles.Reader.identity`."""
-        return self._identity
-
-    @cached_property
-    def _identity(self) -> str | None:
         with self.client() as client:
             return identity_of(client)
 

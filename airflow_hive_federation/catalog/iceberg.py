@@ -13,26 +13,24 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_hive_federation.catalog.factories import CONNECTION, HIDDEN, Factory, Opening
+from airflow_hive_federation.catalog.factories import CONNECTION, Factory, Opening
+from airflow_hive_federation.catalog.iceberg_errors import PATH, PREFIX, translated
 from airflow_hive_federation.catalog.iceberg_metadata import metadata_checked
-from airflow_hive_federation.catalog.roles import HIVE_LACKS, unreadable
+from airflow_hive_federation.catalog.roles import HIVE_LACKS, NAME_AT_THE_CATALOG, unreadable
 from airflow_hive_federation.errors import (
     ConfigurationError,
-    HiveFederationError,
     InvalidObjectError,
-    MetastoreUnreachableError,
     NoSuchObjectError,
 )
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.listing import list_directory
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
     from pyiceberg.types import IcebergType
 
 log = logging.getLogger(__name__)
 
-PATH = "iceberg.table.path"
-PREFIX = "iceberg.catalog."
 TYPE = f"{PREFIX}type"
 URI = f"{PREFIX}uri"
 
@@ -84,7 +82,7 @@ class IcebergTableCatalog:
         """Read a table; see :meth:`.roles.Reader.get_table`."""
         from pyiceberg.table import StaticTable
 
-        with _translated(self._path):
+        with translated(self._path, is_path=True):
             return _entry(database, table, StaticTable.from_metadata(newest_metadata(self._path)))
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
@@ -139,17 +137,15 @@ class IcebergCatalog(IcebergTableCatalog):
 
         Names are in lower case, as in Hive.
 
+        :raises NoSuchObjectError: if the namespace does not exist.
         :raises InvalidObjectError: two tables have names that Hive cannot tell apart.
         """
-        try:
-            tables = self._tables(database)
-            for names in tables.values():
-                _refuse_alike(database, names)
-            with self._asking(f"namespace {database}"):
-                self._name_nested(database, self._namespace(database))
-            return sorted(tables)
-        except NoSuchObjectError:
-            return []
+        tables = self._tables(database)
+        for names in tables.values():
+            _refuse_alike(database, names)
+        with self._asking(f"namespace {database}"):
+            self._name_nested(database, self._namespace(database))
+        return sorted(tables)
 
     def get_table(self, database: str, table: str) -> types.Table:
         """Read a table; see :meth:`.roles.Reader.get_table`.
@@ -158,9 +154,12 @@ class IcebergCatalog(IcebergTableCatalog):
             cannot be read.
         """
         named = self._tables(database).get(table.lower())
-        if named is None:
-            raise NoSuchObjectError(f"Iceberg has no table {database}.{table}.")
-        return self._entry(database, table, _refuse_alike(database, named))
+        if named is not None:
+            return self._entry(database, table, _refuse_alike(database, named))
+        # A list is no evidence that the table does not exist.
+        with self._asking(f"namespace {database}"):
+            namespace = self._namespace(database)
+        return self._entry(database, table, (*namespace, table))
 
     def get_tables(self, database: str, names: Sequence[str]) -> list[types.Table]:
         """Read many tables; see :meth:`.roles.Reader.get_tables`."""
@@ -183,7 +182,20 @@ class IcebergCatalog(IcebergTableCatalog):
     def _entry(self, database: str, table: str, named: tuple[str, ...]) -> types.Table:
         subject = f"{database}.{table}"
         with self._asking(subject), metadata_checked(subject):
-            return _entry(database, table, self._catalog.load_table(named))
+            entry = _entry(database, table, self._loaded(named))
+        if named[-1] != named[-1].lower():
+            entry.parameters = {**(entry.parameters or {}), NAME_AT_THE_CATALOG: named[-1]}
+        return entry
+
+    def _loaded(self, named: tuple[str, ...]) -> Table:
+        from pyiceberg.exceptions import NoSuchPropertyException, NoSuchTableError
+
+        try:
+            table: Table = self._catalog.load_table(named)
+        except NoSuchPropertyException as error:
+            # Of a Hive or Glue catalog: the table with this name is none of Iceberg's.
+            raise NoSuchTableError(str(error)) from error
+        return table
 
     def _tables(self, database: str) -> dict[str, list[tuple[str, ...]]]:
         """Return Iceberg's identifiers of a namespace's tables, by their names in lower case.
@@ -197,20 +209,21 @@ class IcebergCatalog(IcebergTableCatalog):
         return tables
 
     def _namespace(self, database: str) -> tuple[str, ...]:
-        """Find Iceberg's name of a namespace, in which dots separate levels and upper case may occur."""
+        """Find Iceberg's name of a namespace, in which dots separate levels and upper case may occur.
+
+        A name that no list has is returned as it is: the catalog is then asked for it.
+        """
         namespace: tuple[str, ...] = ()
         for level in database.split("."):
             below = [str(child[-1]) for child in self._catalog.list_namespaces(namespace)]
             alike = [child_name for child_name in below if child_name.lower() == level.lower()]
-            if level not in alike and len(alike) != 1:
-                if alike:
-                    raise InvalidObjectError(
-                        f"Iceberg's namespaces {', '.join(sorted(alike))} differ only in case, which "
-                        "Hive ignores.",
-                        remedy="Rename one of them.",
-                    )
-                raise NoSuchObjectError(f"Iceberg has no namespace {database}.")
-            namespace = (*namespace, level if level in alike else alike[0])
+            if level not in alike and len(alike) > 1:
+                raise InvalidObjectError(
+                    f"Iceberg's namespaces {', '.join(sorted(alike))} differ only in case, which "
+                    "Hive ignores.",
+                    remedy="Rename one of them.",
+                )
+            namespace = (*namespace, level if level in alike or not alike else alike[0])
         return namespace
 
     def _name_nested(self, database: str, namespace: tuple[str, ...]) -> None:
@@ -226,7 +239,7 @@ class IcebergCatalog(IcebergTableCatalog):
     @contextmanager
     def _asking(self, subject: str) -> Iterator[None]:
         """Translate errors and hide secrets in them, because some servers repeat a token that they got."""
-        with _translated(subject, hidden=_secrets_among(self._properties)):
+        with translated(subject, hidden=_secrets_among(self._properties)):
             yield
 
     @cached_property
@@ -361,54 +374,6 @@ def _column_names(fields: Sequence[Any]) -> list[str]:
     names = [str(field.name) for field in fields]
     lower = [name.lower() for name in names]
     return lower if len(set(lower)) == len(lower) else names
-
-
-@contextmanager
-def _translated(subject: str, *, hidden: Sequence[str] = ()) -> Iterator[None]:
-    from pyiceberg.exceptions import (
-        AuthorizationExpiredError,
-        BadRequestError,
-        ForbiddenError,
-        NoSuchNamespaceError,
-        NoSuchTableError,
-        OAuthError,
-        RESTError,
-        UnauthorizedError,
-        ValidationError,
-    )
-
-    refusals = (UnauthorizedError, OAuthError, ForbiddenError, AuthorizationExpiredError, BadRequestError)
-    cause: Exception
-    made: HiveFederationError
-    try:
-        yield
-        return
-    except (NoSuchTableError, NoSuchNamespaceError, FileNotFoundError) as error:
-        cause, made = error, NoSuchObjectError(f"Iceberg, {subject}: {_shown(error, hidden)}")
-    except (*refusals, ValidationError, ValueError, ImportError) as error:
-        cause, made = (
-            error,
-            ConfigurationError(
-                f"Iceberg, {subject}: {_shown(error, hidden)}",
-                remedy=f"Check {PATH}, or the properties {PREFIX}….",
-            ),
-        )
-    except (RESTError, OSError) as error:
-        cause, made = (
-            error,
-            MetastoreUnreachableError(
-                f"Iceberg, {subject}: {_shown(error, hidden)}", remedy="Look at the store."
-            ),
-        )
-    # A traceback also shows the cause, so a cause with secrets is dropped.
-    raise made from (cause if _shown(cause, hidden) == str(cause) else None)
-
-
-def _shown(error: BaseException, hidden: Sequence[str]) -> str:
-    text = str(error)
-    for secret in hidden:
-        text = text.replace(secret, HIDDEN)
-    return text
 
 
 def _secrets_among(properties: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,9 @@ HIVE_LACKS = "unknown to Hive: "
 #: This parameter holds the reason why a catalog cannot read a table, which then has nothing but its name. So
 #: one such table is left out, too.
 WHY_UNREADABLE = "hive.federation.unreadable"
+#: This parameter holds the name of a table as its catalog writes it, if that has upper case: a catalog other
+#: than Hive's finds the table by this name only.
+NAME_AT_THE_CATALOG = "iceberg.table.name"
 
 
 @runtime_checkable
@@ -27,7 +30,10 @@ class Reader(Protocol):
     """A catalog that reads databases, tables and partitions; several threads may use it."""
 
     def identity(self) -> str | None:
-        """Return the catalog's own id, which does not depend on the route to it; ``None`` if it has none."""
+        """Return the catalog's own id, which does not depend on the route to it; ``None`` if it has none.
+
+        It is the id of the catalog that answers now: an address may lead to another one later.
+        """
 
     def get_database(self, name: str) -> types.Database:
         """Read a database.
@@ -36,7 +42,10 @@ class Reader(Protocol):
         """
 
     def list_tables(self, database: str) -> list[str]:
-        """List the names of a database's tables and views; a missing database has none."""
+        """List the names of a database's tables and views.
+
+        :raises NoSuchObjectError: if the database does not exist; a Hive metastore then lists none.
+        """
 
     def get_table(self, database: str, table: str) -> types.Table:
         """Read a table, with its column statistics if the catalog returns any with a table.
@@ -63,6 +72,17 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Release all connections without raising an error."""
+
+
+@runtime_checkable
+class TableLister(Protocol):
+    """A catalog whose list of a database's names costs as much as a list of its tables."""
+
+    def iter_tables(self, database: str) -> Iterator[types.Table]:
+        """Yield the tables and views of a database, in one listing.
+
+        :raises NoSuchObjectError: if the database does not exist.
+        """
 
 
 @runtime_checkable

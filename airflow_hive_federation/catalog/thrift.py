@@ -99,8 +99,32 @@ def _by_tunnel(opening: Opening) -> HiveCatalog:
     # Imported here, with paramiko: a gateway without tunnels loads its modules in two thirds of the time.
     from airflow_hive_federation.tunnel.tunnel import Tunnel
 
+    settings = metastore_settings(opening)
+    if CONNECTION in opening.properties:
+        _check_route_beside_connection(opening, settings)
     tunnel = Tunnel(tunnel_settings(opening))
-    return HiveCatalog(replace(metastore_settings(opening), dialer=tunnel))
+    return HiveCatalog(replace(settings, dialer=tunnel))
+
+
+def _check_route_beside_connection(opening: Opening, settings: MetastoreSettings) -> None:
+    """Refuse a route of the properties that would get what the connection's owner sends by another route.
+
+    Any user who may alter a table's parameters can choose the machine at which the route ends, and so the
+    server that the metastore's address leads to. Only TLS shows that it is the metastore.
+
+    :raises ConfigurationError: if the connection has a route, or credentials without TLS.
+    """
+    if settings.dialer is not None:
+        reason = "has a route of its own"
+    elif settings.has_credentials and not settings.is_verified_by_tls():
+        reason = "has credentials, and does not verify by TLS which server gets them"
+    else:
+        return
+    raise ConfigurationError(
+        f"Remote {opening.remote} has the property {ROUTE!r} beside connection "
+        f"{opening.properties[CONNECTION]!r}, which {reason}.",
+        remedy="Put the route into the connection (extra 'ssh_route'), and connect VIA 'thrift'.",
+    )
 
 
 def tunnel_settings(opening: Opening) -> TunnelSettings:

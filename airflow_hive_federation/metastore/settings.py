@@ -371,6 +371,20 @@ class MetastoreSettings:
             return False
         return self.grpc.plaintext or endpoint.host in LOOPBACK
 
+    @property
+    def has_credentials(self) -> bool:
+        """Return whether calls carry a proof of identity: of SASL, a header, or a bearer token."""
+        return self.authentication is not None or bool(self.http_headers) or self.grpc.has_token
+
+    def is_verified_by_tls(self) -> bool:
+        """Return whether each server must show a certificate for its name."""
+        if self.tls is not None and not self.tls.verify:
+            return False
+        return self.tls is not None or all(
+            endpoint.is_tls or (endpoint.is_grpc and not self.is_plaintext_grpc(endpoint))
+            for endpoint in self.endpoints()
+        )
+
     def endpoints(self) -> tuple[Endpoint, ...]:
         """Parse the URIs.
 

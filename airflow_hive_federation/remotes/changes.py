@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model import events
 from airflow_hive_federation.model.event_messages import changed_partitions, message_of, read_event
-from airflow_hive_federation.model.partitions import partition_name
+from airflow_hive_federation.model.partitions import partition_name, unescape
 
 log = logging.getLogger(__name__)
 
@@ -118,11 +118,18 @@ def _note(
     if isinstance(event, _OF_TRANSACTIONS):
         # These events change rows, which a link does not hold.
         return
-    change = changes.setdefault(event.table, TableChange())
+    _note_change(event, raw, changes.setdefault(event.table, TableChange()))
+
+
+def _note_change(event: events.TableEvent, raw: types.NotificationEvent, change: TableChange) -> None:
     if isinstance(event, events.PartitionsChanged):
         change.partitions += _partitions(raw)
         # The event of a renamed partition has its old name (JSONAlterPartitionMessage).
         change.partition_names_too |= event.event_type == "ALTER_PARTITION" and bool(event.gone)
+    elif isinstance(event, events.StatisticsChanged):
+        # A message without names may be of any partition.
+        change.all_partitions |= event.named is None
+        change.partitions += map(_values_by_key, event.named or ())
     elif isinstance(event, events.TableAltered):
         change.all_partitions |= event.renamed
         # An interrupted refresh may have recreated the table without all of its partitions.
@@ -132,6 +139,11 @@ def _note(
 
 
 _OF_TRANSACTIONS = (events.WriteIdsAllocated, events.AcidWritten, events.Compacted)
+
+
+def _values_by_key(name: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in name.split("/"))
+    return {unescape(key): unescape(value) for key, _, value in pairs}
 
 
 def _partitions(raw: types.NotificationEvent) -> list[dict[str, str]]:

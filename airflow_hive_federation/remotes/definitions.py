@@ -27,7 +27,16 @@ from airflow_hive_federation.model.views import (
     rewrite_view,
     text_claim,
 )
-from airflow_hive_federation.remotes.links import DEFINITION, EVENT, MEMBER, NAME, PATH, PREFIX, READ_BY
+from airflow_hive_federation.remotes.links import (
+    DEFINITION,
+    EVENT,
+    MEMBER,
+    NAME,
+    PATH,
+    PREFIX,
+    READ_BY,
+    STATISTICS,
+)
 
 #: Engines show this name when they fail to load the input format.
 UNREADABLE = "airflow_hive_federation.RemoteAcidTable_ReadItWith_read_remote_table"
@@ -286,6 +295,28 @@ def table_statistics(
     )
 
 
+def partition_statistics(
+    objects: Sequence[types.ColumnStatisticsObj], made: types.Partition, name: str
+) -> types.ColumnStatistics:
+    """Wrap column statistics as a local wire ``Partition`` carries them.
+
+    :param name: name of the partition.
+    """
+    return types.ColumnStatistics(
+        statsDesc=types.ColumnStatisticsDesc(
+            isTblLevel=False, dbName=made.dbName, tableName=made.tableName, partName=name
+        ),
+        statsObj=list(objects),
+        engine=ENGINE,
+    )
+
+
+def statistics_digest(objects: Sequence[types.ColumnStatisticsObj]) -> str:
+    """Return a digest of column statistics in any order."""
+    texts = sorted(json.dumps(to_json(column), sort_keys=True) for column in objects)
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+
+
 def digest(made: types.Table, table: types.Table) -> str:
     """Return a digest of the remote's definition as far as a local table copies it, without the link's state.
 
@@ -350,9 +381,27 @@ def _partition_facts(partition: types.Partition, *, ignored: Set[str] = frozense
         _columns(sd),
         sd.inputFormat,
         sd.outputFormat,
+        bool(sd.compressed),
         sd.serdeInfo.serializationLib if sd.serdeInfo else None,
         dict((sd.serdeInfo.parameters if sd.serdeInfo else None) or {}),
+        *_order_of_rows(sd),
+        dict(sd.parameters or {}),
+        (partition.parameters or {}).get(STATISTICS, ""),
         {key: value for key, value in _kept(partition.parameters).items() if key not in ignored},
+    )
+
+
+def _order_of_rows(sd: types.StorageDescriptor) -> tuple[object, ...]:
+    """Return buckets, sort order and skewed values; a metastore has empty lists where a client has none."""
+    skewed = sd.skewedInfo or types.SkewedInfo()
+    return (
+        sd.numBuckets or 0,
+        list(sd.bucketCols or []),
+        [(column.col, column.order) for column in sd.sortCols or []],
+        list(skewed.skewedColNames or []),
+        [list(values) for values in skewed.skewedColValues or []],
+        dict(skewed.skewedColValueLocationMaps or {}),
+        bool(sd.storedAsSubDirectories),
     )
 
 

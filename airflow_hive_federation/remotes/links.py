@@ -37,6 +37,8 @@ DEFINITION = f"{PREFIX}definition"
 #: Holds the digest of the names of the remote database's tables, as the last refresh listed them; only for a
 #: remote without events, which shows by it that tables were added or dropped.
 TABLE_NAMES = f"{PREFIX}table-names"
+#: Holds the digest of the column statistics of a partition that were copied.
+STATISTICS = f"{PREFIX}statistics"
 #: Names the way that an engine may read the table: ``files``, ``view``, or ``read_table`` for ACID tables.
 READ_BY = f"{PREFIX}read-by"
 #: Marks a local database as read-only: Hive refuses statements that write into it if its
@@ -123,6 +125,13 @@ class Link:
             other.via or THRIFT,
             dict(other.properties),
         )
+
+    def is_of_another(self, identity: str | None) -> bool:
+        """Return true if the link was made from another metastore than the one that its address leads to now.
+
+        :param identity: id of the present one; ``None`` if it has none.
+        """
+        return bool(identity and self.path and self.path[0] != identity)
 
     def statement(self, properties: Mapping[str, str]) -> str:
         """Return the statement that creates this remote, with these properties."""

@@ -8,14 +8,13 @@ from itertools import zip_longest
 
 from airflow_hive_federation.catalog.roles import PartitionStatistics
 from airflow_hive_federation.metastore import MetastoreClient
-from airflow_hive_federation.metastore.calls.base import ENGINE
 from airflow_hive_federation.metastore.calls.partition_pages import pages
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.remotes import definitions
 from airflow_hive_federation.remotes.changes import TableChange
 from airflow_hive_federation.remotes.ends import KEEP_STATISTICS, Ends, names_of
-from airflow_hive_federation.remotes.links import Link, refuse_location
+from airflow_hive_federation.remotes.links import STATISTICS, Link, refuse_location
 
 #: Limits the partitions per batch: each takes about 10 kB of memory on either side.
 PARTITIONS_PER_BATCH = 5_000
@@ -91,6 +90,10 @@ def _bring(
     """Bring the local partitions of these names up to date with those of the remote."""
     wanted = _by_name(remote, partitions)
     present = _by_name(remote, ends.local.get_partitions(*names_of(link.local), names))
+    unlisted = sorted(present.keys() - wanted.keys())
+    if names is None and unlisted:
+        # A list is no evidence that a partition was dropped: the remote is asked for it by its name.
+        wanted |= _by_name(remote, _made(ends, link, remote, unlisted))
     added = [partition for name, partition in wanted.items() if name not in present]
     altered = [
         partition
@@ -132,13 +135,11 @@ def _made(ends: Ends, link: Link, remote: types.Table, names: Sequence[str] | No
             # Without a location the metastore would place the partition below the local table's directory.
             partition.sd.location = partition.sd.location or f"{str(remote.sd.location).rstrip('/')}/{name}"
     for name in statistics.keys() & made.keys():
-        made[name].colStats = types.ColumnStatistics(
-            statsDesc=types.ColumnStatisticsDesc(
-                isTblLevel=False, dbName=database, tableName=table, partName=name
-            ),
-            statsObj=statistics[name],
-            engine=ENGINE,
-        )
+        partition = made[name]
+        partition.colStats = definitions.partition_statistics(statistics[name], partition, name)
+        # The metastore returns no statistics with partitions: by the digest, a refresh notices other ones.
+        digest = definitions.statistics_digest(statistics[name])
+        partition.parameters = {**(partition.parameters or {}), STATISTICS: digest}
     return list(made.values())
 
 

@@ -23,6 +23,7 @@ from airflow_hive_federation.remotes.links import (
     DEFINITION,
     MAX_RUNS,
     NO_EVENT,
+    RUN,
     TABLE_NAMES,
     Link,
     Run,
@@ -65,16 +66,20 @@ def changes_after(remote: Catalog, link: Link, position: int) -> Mapping[str, Ta
 
 
 def earlier_tries(
-    ends: Ends, link: Link, tried: Try, *, linked: Sequence[str], whole: bool
+    ends: Ends, link: Link, tried: Try, *, linked: Sequence[str], whole: bool, moved: bool = False
 ) -> tuple[Link, Sequence[str]]:
     """Return the link with the run that refreshes it, and the tables that earlier tries may have changed.
 
     :param tried: the present try.
     :param linked: names of the linked tables that the present try has compared.
     :param whole: it has compared all tables, so nothing shows which of them an earlier try has changed.
+    :param moved: the link led to another metastore before, whose events have other numbers.
     :raises RemoteUnavailableError: if the remote does not answer.
     """
     again = linked if whole and tried.number > 1 else ()
+    if moved:
+        # No metastore has all events since this number: so each later try of the run names all tables.
+        return replace(link, runs=(Run(key=tried.key, since=NO_EVENT),)), again
     if link.event_id is None or link.event_id == NO_EVENT:
         return link, again
     run = next((run for run in link.runs if run.key == tried.key), None)
@@ -106,21 +111,35 @@ def _linked(ends: Ends, link: Link, changes: Mapping[str, TableChange] | None) -
                     yield str(name.table)
 
 
-def publish(ends: Ends, link: Link) -> None:
-    """Write the position of a link into the link's object, which is read again just before."""
+def publish_database(ends: Ends, link: Link, description: str | None) -> None:
+    """Write a link, and the remote's description, into the local database if they differ from what it has.
+
+    :param description: description of the remote's database. Metastores keep theirs if the new one is empty
+        (``ObjectStore.alterDatabase``).
+    """
+    name = link.local.database or ""
     with ends.local.client() as client:
-        if link.kind is Kind.DATABASE:
-            database = client.get_database(link.local.database or "")
-            kept_parameters = database.parameters or {}
-            kept_parameters.pop(TABLE_NAMES, None)
-            database.parameters = {**kept_parameters, **link.parameters()}
-            client.alter_database(link.local.database or "", database)
+        database = client.get_database(name)
+        present = database.parameters or {}
+        kept = {key: value for key, value in present.items() if key not in {RUN, TABLE_NAMES}}
+        parameters = {**kept, **link.parameters()}
+        described = (description or "").strip() not in {"", (database.description or "").strip()}
+        if parameters == present and not described:
             return
+        database.parameters = parameters
+        database.description = description if described else database.description
+        client.alter_database(name, database)
+
+
+def publish_table(ends: Ends, link: Link) -> None:
+    """Write the position of a link into the local table, which is read again just before."""
+    with ends.local.client() as client:
         table = client.get_table(link.local.database or "", link.local.table or "")
         kept = link_of(link.kind, link.local, table.parameters)
         if kept is not None:
             made = replace(link, path=kept.path, definition=kept.definition)
-            table.parameters = {**(table.parameters or {}), **made.parameters()}
+            kept_parameters = {key: value for key, value in (table.parameters or {}).items() if key != RUN}
+            table.parameters = {**kept_parameters, **made.parameters()}
             alter(client, table, kept)
 
 

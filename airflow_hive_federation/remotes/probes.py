@@ -81,8 +81,9 @@ class Look:
 
     :param changed: the remote has changed since the link was refreshed, or since the look before.
     :param event_id: last event of the remote; ``None`` if it has no events.
-    :param compared: digest of what was compared, of a remote without events: of two looks with equal digests,
-        the later one has found nothing new, and no refresh was between them.
+    :param compared: digest of what was compared, of a remote without events, or of one that was another
+        metastore before: of two looks with equal digests, the later one has found nothing new, and no refresh
+        was between them.
     """
 
     changed: bool
@@ -113,14 +114,16 @@ def look(remotes: Remotes, kind: Kind, name: Name, *, after: int | None = None) 
         return Look(changed=True)
     catalog = opened.catalog
     with opened.breaker.guard():
+        identity = catalog.identity()
+        if opened.owner.is_of_another(identity):
+            # Its events have other numbers.
+            return Look(changed=True, compared=f"{opened.owner.path[0]} {identity}")
         last_event_id = catalog.last_event_id() if isinstance(catalog, EventSource) else None
         if last_event_id is None or not isinstance(catalog, EventSource):
             return _compared(remotes, opened)
         since = since if after is None else max(since, after)
-        if last_event_id == since:
-            return Look(changed=False, event_id=last_event_id)
-        if not catalog.has_events_after(since):
-            return Look(changed=True, event_id=last_event_id)
+        if last_event_id == since or not catalog.has_events_after(since):
+            return Look(changed=last_event_id != since, event_id=last_event_id)
         changes = changes_between(
             catalog.events(since, last_event_id),
             opened.link.remote.database or "",
@@ -142,7 +145,10 @@ def _compared(remotes: Remotes, opened: OpenRemote) -> Look:
     database, table_name = link.remote.database or "", link.remote.table or ""
     if link.kind is Kind.DATABASE:
         here = link.table_names
-        there = names_digest(name.lower() for name in catalog.list_tables(database))
+        try:
+            there = names_digest(name.lower() for name in catalog.list_tables(database))
+        except NoSuchObjectError:
+            there = ""
         return Look(changed=here != there, compared=f"{here} {there}")
     try:
         table = catalog.get_table(database, table_name)

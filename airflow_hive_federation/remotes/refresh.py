@@ -8,11 +8,10 @@ refresh begins at the old position, and finds the applied changes done.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypeVar
 
 from airflow_hive_federation.catalog.hive import POOL_SIZE
 from airflow_hive_federation.catalog.roles import EventSource, TableStatistics
@@ -20,11 +19,9 @@ from airflow_hive_federation.errors import (
     CyclicRemoteError,
     InvalidObjectError,
     InvalidOperationError,
-    NoSuchObjectError,
     RemoteDroppedError,
     RemoteUnsupportedError,
 )
-from airflow_hive_federation.metastore.calls.base import batches
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.view_text import Renaming
 from airflow_hive_federation.remotes import definitions, partitions, views
@@ -44,12 +41,21 @@ from airflow_hive_federation.remotes.links import (
     refuse_location,
 )
 from airflow_hive_federation.remotes.positions import (
-    TABLES_PER_CALL,
     Try,
     alter,
     changes_after,
     earlier_tries,
-    publish,
+    publish_database,
+    publish_table,
+)
+from airflow_hive_federation.remotes.remote_tables import (
+    EVERYTHING,
+    Found,
+    ask,
+    every_table,
+    local_tables,
+    named_table,
+    remote_database,
 )
 from airflow_hive_federation.remotes.reports import RefreshReport
 from airflow_hive_federation.remotes.statement import Kind, Name
@@ -58,10 +64,6 @@ log = logging.getLogger(__name__)
 
 #: Half of the tables are read from the remote while the other half is written to the local metastore.
 _TABLES_AT_ONCE = 2 * POOL_SIZE
-_EVERYTHING = TableChange(all_partitions=True)
-#: Holds a name, the remote's table, the local tables by name, and the change.
-T = TypeVar("T")
-_Found = tuple[str, types.Table | None, Mapping[str, types.Table], TableChange]
 
 
 class OnDropped(StrEnum):
@@ -103,21 +105,33 @@ def refresh(
     :raises RemoteUnsupportedError: if the remote's table can no longer be linked.
     """
     with ends.breaker.guard():
+        # Read before the position: if the address changes in between, the next refresh notices it.
+        identity = ends.remote.identity()
+        moved = link.is_of_another(identity)
         last = ends.remote.last_event_id() if isinstance(ends.remote, EventSource) else None
         position = NO_EVENT if last is None else last
-        changes = None if whole else changes_after(ends.remote, link, position)
-    work = _Work(ends=ends, link=link, on_dropped=on_dropped or _default(link))
-    outcomes = work.database(changes) if link.kind is Kind.DATABASE else work.table(changes)
+        changes = None if whole or moved else changes_after(ends.remote, link, position)
+    if moved:
+        log.warning("%s leads to another metastore than before: every table is compared.", link.local)
+    work = _Work(ends=ends, link=link, identity=identity, on_dropped=on_dropped or _default(link))
+    database = work.remote_database()
+    outcomes = work.table(changes) if database is None else work.database(changes)
+    path = work.path(database)
     if any(outcome.behind for outcome in outcomes):
-        position = NO_EVENT if link.event_id is None else link.event_id
+        # With its earlier path, a link that leads to another metastore is compared as a whole again.
+        position, path = NO_EVENT if link.event_id is None else link.event_id, link.path
     report = _report(link, position, whole=changes is None, outcomes=outcomes)
     if tried is not None:
         linked = [outcome.name for outcome in outcomes if outcome.linked]
-        link, earlier = earlier_tries(ends, link, tried, linked=linked, whole=changes is None)
+        link, earlier = earlier_tries(ends, link, tried, linked=linked, whole=changes is None, moved=moved)
         report = replace(report, named=sorted({*report.named, *earlier}))
-    present = replace(link, event_id=position, table_names=work.names_digest(position))
-    if link != present and not (link.kind is Kind.TABLE and report.dropped):
-        publish(ends, present)
+    elif moved:
+        link = replace(link, runs=())
+    present = replace(link, event_id=position, table_names=work.names_digest(position), path=path)
+    if database is not None:
+        publish_database(ends, present, database.description)
+    elif link != present and not report.dropped:
+        publish_table(ends, present)
     return report
 
 
@@ -152,6 +166,7 @@ def _report(link: Link, position: int, *, whole: bool, outcomes: Sequence[_Outco
 class _Work:
     ends: Ends
     link: Link
+    identity: str | None  # id of the remote's metastore
     on_dropped: OnDropped
     listed: list[str] = field(default_factory=list)  # the tables of the remote, if all of them were compared
 
@@ -164,35 +179,47 @@ class _Work:
     # -- which tables --------------------------------------------------------------------------------------
 
     def table(self, changes: Mapping[str, TableChange] | None) -> list[_Outcome]:
-        change = _EVERYTHING if changes is None else changes.get(self.link.remote.table or "")
+        change = EVERYTHING if changes is None else changes.get(self.link.remote.table or "")
         if change is None:
             return []
         link = self.link
         present = self._local_tables([link.local.table or ""])
-        remote = self._ask(lambda: self.ends.remote.get_table(*names_of(link.remote)))
+        remote = ask(self.ends, lambda: self.ends.remote.get_table(*names_of(link.remote)))
         return [self._apply(link, remote, present.get(link.local.table or ""), change)]
 
+    def remote_database(self) -> types.Database | None:
+        """Read the database of a remote database; return ``None`` for a remote table.
+
+        :raises RemoteDroppedError: if the database does not exist any more.
+        :raises CyclicRemoteError: if it leads back to the local metastore by now.
+        """
+        if self.link.kind is Kind.TABLE:
+            return None
+        database = remote_database(self.ends, self.link)
+        if (path := self.path(database)) != self.link.path:
+            refuse_cycle(self.link.local, self.link.remote, path, self.ends.here)
+        return database
+
+    def path(self, database: types.Database | None) -> tuple[str, ...]:
+        """Return the ids of the metastores behind the link; a table's own parameters have the newer ones."""
+        if database is None or self.identity is None:
+            return self.link.path
+        return path_behind(self.identity, database.parameters)
+
     def database(self, changes: Mapping[str, TableChange] | None) -> list[_Outcome]:
-        database = self.link.remote.database or ""
-        if self._ask(lambda: self.ends.remote.get_database(database)) is None:
-            raise RemoteDroppedError(
-                f"Database {database}, to which {self.link.local} is linked, no longer exists at the remote.",
-                remedy=f"DROP REMOTE DATABASE {self.link.local}, or restore it.",
-                remote=str(self.link.local),
-            )
         if changes is None:
-            return self._tables_then_views(self._everything(database))
+            return self._tables_then_views(every_table(self.ends, self.link, self.listed))
         present = self._local_tables(list(changes))
         return self._tables_then_views(
-            (name, self._ask(lambda name=name: self.ends.remote.get_table(database, name)), present, change)  # type: ignore[misc]
+            (name, named_table(self.ends, self.link, name), present, change)
             for name, change in sorted(changes.items())
         )
 
-    def _tables_then_views(self, entries: Iterable[_Found]) -> list[_Outcome]:
+    def _tables_then_views(self, entries: Iterable[Found]) -> list[_Outcome]:
         """Link the tables, then the views whose tables and views are all linked."""
         waiting: dict[str, tuple[str, types.Table, Mapping[str, types.Table], TableChange]] = {}
 
-        def tables() -> Iterator[_Found]:
+        def tables() -> Iterator[Found]:
             for name, remote, present, change in entries:
                 if remote is not None and definitions.is_view(remote):
                     waiting[name] = name, remote, present, change
@@ -213,7 +240,7 @@ class _Work:
                 break
         return outcomes
 
-    def _left_out(self, entry: _Found, reason: str) -> _Outcome:
+    def _left_out(self, entry: Found, reason: str) -> _Outcome:
         """Leave a table out, and drop its link, which would show rows of the earlier table."""
         name, _, present, _ = entry
         table = present.get(name)
@@ -231,25 +258,7 @@ class _Work:
     def _names(self) -> Renaming:
         return views.renaming(self.link)
 
-    def _everything(self, database: str) -> Iterator[_Found]:
-        with self.ends.breaker.guard():
-            names = sorted(name.lower() for name in self.ends.remote.list_tables(database))
-        self.listed.extend(names)
-        with self.ends.local.client() as client:
-            local_names = {name.lower() for name in client.list_tables(self.link.local.database or "")}
-        for batch in batches(sorted(local_names - set(names)), TABLES_PER_CALL):
-            present = self._local_tables(batch)
-            yield from ((name, None, present, _EVERYTHING) for name in batch)
-        for batch in batches(names, TABLES_PER_CALL):
-            with self.ends.breaker.guard():
-                remote_tables = {
-                    (table.tableName or "").lower(): table
-                    for table in self.ends.remote.get_tables(database, batch)
-                }
-            present = self._local_tables([name for name in batch if name in local_names])
-            yield from ((name, remote_tables.get(name), present, _EVERYTHING) for name in batch)
-
-    def _side_by_side(self, tables: Iterable[_Found]) -> list[_Outcome]:
+    def _side_by_side(self, tables: Iterable[Found]) -> list[_Outcome]:
         with ThreadPoolExecutor(_TABLES_AT_ONCE, thread_name_prefix="remote") as threads:
             running = [threads.submit(self._member, *table) for table in tables]
             try:
@@ -303,7 +312,7 @@ class _Work:
                 remote=str(link.local),
             )
         refuse_location(link, remote.sd.location)
-        path = path_behind(self.ends.remote.identity(), remote.parameters)
+        path = path_behind(self.identity, remote.parameters)
         refuse_cycle(link.local, link.remote, path, self.ends.here)
         made, link = self._made(replace(link, path=path), remote)
         if table is None:
@@ -434,23 +443,11 @@ class _Work:
                 statistics = catalog.table_statistics(remote)
             made.colStats = definitions.table_statistics(statistics, made) if statistics else None
         elif definitions.has_column_statistics(remote):
-            with_statistics = self._ask(lambda: catalog.get_table(*names_of(link.remote)))
+            with_statistics = ask(self.ends, lambda: catalog.get_table(*names_of(link.remote)))
             if with_statistics is not None:
                 made.colStats = definitions.local_table(
                     with_statistics, database=made.dbName, name=made.tableName, owner="", link={}
                 ).colStats
 
-    # -- both sides ----------------------------------------------------------------------------------------
-
     def _local_tables(self, names: list[str]) -> dict[str, types.Table]:
-        with self.ends.local.client() as client:
-            tables = client.get_tables(self.link.local.database or "", names)
-        return {(table.tableName or "").lower(): table for table in tables}
-
-    def _ask(self, question: Callable[[], T]) -> T | None:
-        """Call the remote for one object; return ``None`` if the object does not exist."""
-        with self.ends.breaker.guard():
-            try:
-                return question()
-            except NoSuchObjectError:
-                return None
+        return local_tables(self.ends, self.link, names)

@@ -424,7 +424,9 @@ class Remotes:
         if not link.member:
             return link
         owner = self.link(Kind.DATABASE, Name(database=link.local.database))
-        return replace(link, via=owner.via, properties=owner.properties, event_id=owner.event_id)
+        return replace(
+            link, via=owner.via, properties=owner.properties, event_id=owner.event_id, path=owner.path
+        )
 
     def _links_in(self, database: str) -> Iterator[Link | DamagedLink]:
         database_link = readable_link(

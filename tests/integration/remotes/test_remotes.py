@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.catalog.factories import Factory
+from airflow_hive_federation.catalog.factories import Factory, NoConnections
 from airflow_hive_federation.catalog.open import Catalogs
 from airflow_hive_federation.compaction.tables import compacted_table
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
@@ -30,7 +30,7 @@ from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimi
 from airflow_hive_federation.ingest.errors import InvalidTable
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.remotes import partitions
+from airflow_hive_federation.remotes import partitions, probes
 from airflow_hive_federation.remotes.definitions import SPARKS_MODE, SPARKS_REFUSAL
 from airflow_hive_federation.remotes.ends import drop_link
 from airflow_hive_federation.remotes.reports import RefreshReport
@@ -251,6 +251,21 @@ def test_a_link_has_what_the_remote_has(
     remotes.run("DROP REMOTE TABLE whole; DROP REMOTE TABLE IF EXISTS whole")
 
 
+def statistics_of(database: str, name: str, partition: str, distinct: int) -> types.ColumnStatistics:
+    data = types.LongColumnStatsData(lowValue=1, highValue=9, numNulls=0, numDVs=distinct)
+    return types.ColumnStatistics(
+        statsDesc=types.ColumnStatisticsDesc(
+            isTblLevel=False, dbName=database, tableName=name, partName=partition
+        ),
+        statsObj=[
+            types.ColumnStatisticsObj(
+                colName="id", colType="int", statsData=types.ColumnStatisticsData(longStats=data)
+            )
+        ],
+        engine="hive",
+    )
+
+
 def test_a_refresh_applies_what_changed(
     remotes: Remotes, far: EmbeddedMetastore, near: EmbeddedMetastore
 ) -> None:
@@ -274,6 +289,26 @@ def test_a_refresh_applies_what_changed(
         }  # type: ignore[union-attr,index]
     assert sorted(here) == ["b", "c"]
     assert here["b"].endswith("_moved")  # type: ignore[union-attr]
+    with connected(far) as client:
+        (moved,) = client.iter_partitions(FAR, "growing", names=["p=b"])
+        buckets = {"numBuckets": 4, "bucketCols": ["id"], "sortCols": [types.Order(col="name", order=1)]}
+        for fact, value in buckets.items():
+            setattr(moved.sd, fact, value)
+        client.alter_partitions(FAR, "growing", [moved])
+    assert remotes.refresh(Kind.TABLE, name).partitions_altered == 1
+    with connected(near) as client:
+        (sorted_rows,) = client.iter_partitions(NEAR, "growing", names=["p=b"])
+    assert {fact: getattr(sorted_rows.sd, fact) for fact in buckets} == buckets
+    assert not remotes.refresh(Kind.TABLE, name, whole=True).changed
+    for distinct in (5, 7):
+        with connected(far) as client:
+            client.set_column_statistics([statistics_of(FAR, "growing", "p=b", distinct)])
+        report = remotes.refresh(Kind.TABLE, name)
+        assert (report.whole, report.partitions_altered) == (False, 1)
+        with connected(near) as client:
+            copied = client.get_partitions_column_statistics(NEAR, "growing", ["p=b", "p=c"])
+        assert [column.statsData.longStats.numDVs for column in copied["p=b"]] == [distinct]  # type: ignore[union-attr]
+        assert not remotes.refresh(Kind.TABLE, name, whole=True).changed
     with connected(far) as client:
         (renamed,) = client.iter_partitions(FAR, "growing", names=["p=c"])
         renamed.values = ["d"]
@@ -303,6 +338,49 @@ def test_a_refresh_applies_what_changed(
     remotes.run("DROP REMOTE TABLE growing")
     with connected(far) as client:
         client.drop_table(FAR, "growing", delete_data=False)
+
+
+class Switched(NoConnections):
+    """A connection whose host another metastore takes over."""
+
+    def __init__(self, metastore: EmbeddedMetastore) -> None:
+        self.metastore_of_today = metastore
+
+    def metastore(self, connection_id: str) -> MetastoreSettings:
+        assert connection_id == "site"
+        return MetastoreSettings(uris=(self.metastore_of_today.uri,))
+
+
+def test_an_address_that_leads_to_another_metastore(far: EmbeddedMetastore, near: EmbeddedMetastore) -> None:
+    database, links = "remote_site", "remote_links"
+    for metastore in (far, near):
+        with connected(metastore) as client:
+            client.create_database(types.Database(name=database))
+        text_table(metastore, database, "t", rows={"p=a": "1,x\n"})
+    site, local = Switched(far), MetastoreSettings(uris=(near.uri,))
+
+    def places() -> list[str]:
+        with connected(near) as client:
+            return [str(part.sd and part.sd.location) for part in client.iter_partitions(links, "t")]
+
+    with Remotes(local, connections=site) as remotes:
+        remotes.run(
+            f"CREATE REMOTE DATABASE {links} CONNECTED TO {database} VIA 'thrift' "
+            "'hive.federation.connection' = 'site'"
+        )
+    before = places()
+    site.metastore_of_today = near
+    with Remotes(local, connections=site) as remotes:
+        name = Name(database=links)
+        assert probes.pending(remotes, Kind.DATABASE, name)
+        report = remotes.refresh(Kind.DATABASE, name)
+        assert (report.whole, report.partitions_altered) == (True, 1)
+        assert places() != before
+        link = remotes.link(Kind.DATABASE, name)
+        with connected(near) as client:
+            assert link.path == (client.call("get_metastore_db_uuid"),)
+        assert not remotes.refresh(Kind.DATABASE, name).whole
+        remotes.run(f"DROP REMOTE DATABASE {links}")
 
 
 def test_a_remote_database_carries_all_tables(

@@ -7,13 +7,25 @@ from typing import Any
 
 import pytest
 
-from airflow_hive_federation.catalog.factories import HIDDEN, Factory, Opening, shown_properties
+from airflow_hive_federation.catalog.factories import (
+    CONNECTION,
+    HIDDEN,
+    Factory,
+    NoConnections,
+    Opening,
+    shown_properties,
+)
 from airflow_hive_federation.catalog.grpc import grpc_catalog_settings
 from airflow_hive_federation.catalog.hive import HiveCatalog
 from airflow_hive_federation.catalog.open import FACTORIES, Catalogs
 from airflow_hive_federation.catalog.thrift import metastore_settings, tunnel_settings
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.metastore import (
+    KerberosSettings,
+    MetastoreSettings,
+    PlainSettings,
+    TlsSettings,
+)
 from airflow_hive_federation.metastore.grpc_settings import GrpcSettings
 from tests.support.memory_catalog import MemoryCatalog
 
@@ -201,3 +213,68 @@ def test_others_add_factories() -> None:
     )
     catalogs = Catalogs(factories=(*FACTORIES, factory))
     assert catalogs.open("mine", {"b.c": "1"}, remote="r")[0] is mine
+
+
+class _Connection(NoConnections):
+    def __init__(self, **settings: Any) -> None:
+        self.settings = MetastoreSettings(**{"uris": ("thrift://metastore.corp:9083",), **settings})
+
+    def metastore(self, connection_id: str) -> MetastoreSettings:
+        assert connection_id == "far"
+        return self.settings
+
+
+class _OwnRoute:
+    def dial(self, host: str, port: int, timeout_s: float) -> Any:
+        raise AssertionError
+
+    def close(self) -> None:
+        pass
+
+
+BESIDE = {CONNECTION: "far", "ssh.tunnel.route": "me@elsewhere"}
+PASSWORD = PlainSettings(user="svc", password="sesame-7261")
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"dialer": _OwnRoute()}, "a route of its own"),
+        ({"dialer": _OwnRoute(), "authentication": PASSWORD}, "a route of its own"),
+        ({"uris": ("thrift://127.0.0.1",), "authentication": PASSWORD}, "has credentials"),
+        (
+            {"authentication": KerberosSettings(server_principal="hive/_HOST@EXAMPLE.COM")},
+            "has credentials",
+        ),
+        ({"uris": ("http://127.0.0.1/m",), "http_headers": {"Authorization": "x"}}, "has credentials"),
+        ({"tls": TlsSettings(verify=False), "authentication": PASSWORD}, "has credentials"),
+        (
+            {"uris": ("thrift+tls://a", "thrift://127.0.0.1"), "authentication": PASSWORD},
+            "has credentials",
+        ),
+        ({"uris": ("grpc://localhost",), "grpc": GrpcSettings(token="sesame-7261")}, "has credentials"),
+    ],
+)
+def test_a_route_beside_a_connection_gets_none_of_its_credentials(settings: dict[str, Any], why: str) -> None:
+    with Catalogs(_Connection(**settings)) as catalogs:
+        with pytest.raises(
+            ConfigurationError, match=f"Remote r has .*'ssh.tunnel.route' beside connection 'far', .*{why}"
+        ) as caught:
+            catalogs.open("ssh", BESIDE, remote="r")
+        assert "'ssh_route'" in caught.value.remedy
+        assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"user": "ada"},
+        {"uris": ("thrift+tls://metastore.corp",), "authentication": PASSWORD},
+        {"tls": TlsSettings(), "authentication": PASSWORD},
+        {"uris": ("grpc://metastore.corp",), "grpc": GrpcSettings(token="x")},
+        {"uris": ("https://metastore.corp",), "http_headers": {"Authorization": "x"}},
+    ],
+)
+def test_other_routes_beside_a_connection(settings: dict[str, Any]) -> None:
+    with Catalogs(_Connection(**settings)) as catalogs:
+        catalogs.open("ssh", BESIDE, remote="r")

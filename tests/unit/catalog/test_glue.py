@@ -8,13 +8,14 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import ANY, Stubber
 from moto import mock_aws
 
 from airflow_hive_federation.catalog.glue import GlueCatalog
 from airflow_hive_federation.catalog.glue_expressions import glue_expression
 from airflow_hive_federation.catalog.open import Catalogs
-from airflow_hive_federation.catalog.roles import PartitionFilter, TableStatistics
+from airflow_hive_federation.catalog.roles import PartitionFilter, TableLister, TableStatistics
 from airflow_hive_federation.errors import (
     ConfigurationError,
     HiveFederationError,
@@ -100,6 +101,7 @@ def test_the_contract(glue: Any) -> None:
         )
         assert (made.sd.bucketCols, made.sd.sortCols, made.partitionKeys) == ([], [], [])
         assert definitions.why_not(catalog.get_table(DATABASE, "plain")) is None
+        assert isinstance(catalog, TableLister)
 
 
 def test_partitions_are_found_by_hives_conditions(glue: Any) -> None:
@@ -167,6 +169,37 @@ def test_tables_come_in_pages_and_lower_case(stubbed: tuple[GlueCatalog, Stubber
     stubber.add_response("get_tables", {"TableList": [{"Name": "One"}], "NextToken": "more"}, asked)
     stubber.add_response("get_tables", {"TableList": [{"Name": "two"}]}, {**asked, "NextToken": "more"})
     assert catalog.list_tables("d") == ["one", "two"]
+
+
+def test_many_tables_are_read_by_name(glue: Any) -> None:
+    """A listing of the whole database for each hundred of them would grow with the square of their number."""
+    fill(glue)
+    calls: list[str] = []
+    glue.meta.events.register("before-call.glue", lambda model, **_: calls.append(model.name))
+    catalog = GlueCatalog(lambda: glue)
+    names = [f"none{number}" for number in range(20)]
+    found = catalog.get_tables(DATABASE, ["plain", *names, "parted"])
+    assert [table.tableName for table in found] == ["plain", "parted"]
+    assert calls == ["GetTable"] * 22
+    calls.clear()
+    assert sorted(str(table.tableName) for table in catalog.iter_tables(DATABASE)) == ["parted", "plain"]
+    assert calls == ["GetTables"]
+    with pytest.raises(NoSuchObjectError):
+        list(catalog.iter_tables("none"))
+
+
+def test_a_table_that_glue_does_not_return_for_another_reason(
+    glue: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(glue)
+    catalog = GlueCatalog(lambda: glue)
+
+    def throttled(**_: Any) -> Any:
+        raise ClientError({"Error": {"Code": "ThrottlingException"}}, "GetTable")
+
+    monkeypatch.setattr(glue, "get_table", throttled)
+    with pytest.raises(MetastoreTimeoutError):
+        catalog.get_tables(DATABASE, ["plain"])
 
 
 def test_keys_that_glue_did_not_process_are_asked_again(stubbed: tuple[GlueCatalog, Stubber]) -> None:

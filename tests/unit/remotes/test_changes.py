@@ -81,6 +81,21 @@ def test_partitions_are_named() -> None:
     assert changes["t"].partition_names(["day"]) == []
 
 
+def test_partitions_with_other_statistics_are_named() -> None:
+    keys = {"8": {"lst": ["rec", 2, {"1": {"str": "year"}}, {"1": {"str": "month"}}]}}
+    of_partition = event(
+        "UPDATE_PART_COL_STAT_EVENT", partVals=["2026", "a/b"], tableObjJson=json.dumps(keys)
+    )
+    changes = fold([of_partition, event("UPDATE_TBL_COL_STAT_EVENT", "of_table")], "d")
+    assert changes is not None
+    assert changes["t"].partition_names(["year", "month"]) == ["year=2026/month=a%2Fb"]
+    assert not changes["t"].all_partitions
+    assert changes["of_table"] == TableChange()
+    # Such a message does not name the partition.
+    without_keys = event("UPDATE_PART_COL_STAT_EVENT", partVals=["2026"])
+    assert fold([without_keys], "d") == {"t": TableChange(all_partitions=True)}
+
+
 def test_a_partition_that_was_renamed_has_names_compared() -> None:
     changes = fold([partition_altered(["2026", "1"], ["2026", "01"])], "d")
     assert changes is not None

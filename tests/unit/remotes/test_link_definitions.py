@@ -144,3 +144,49 @@ def test_partitions_are_compared_by_their_content() -> None:
         moved = made()
         setattr(moved.sd, change, "elsewhere")
         assert not definitions.same_partition(made(), moved)
+
+
+def test_the_digest_of_statistics_is_of_all_columns_in_any_order() -> None:
+    def column(name: str, distinct: int) -> types.ColumnStatisticsObj:
+        data = types.LongColumnStatsData(numNulls=0, numDVs=distinct)
+        return types.ColumnStatisticsObj(
+            colName=name, colType="int", statsData=types.ColumnStatisticsData(longStats=data)
+        )
+
+    digest = definitions.statistics_digest
+    assert digest([column("a", 1), column("b", 2)]) == digest([column("b", 2), column("a", 1)])
+    different = [[column("a", 1)], [column("a", 2)], [column("b", 1)], []]
+    assert len(set(map(digest, different))) == len(different)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"numBuckets": 8},
+        {"bucketCols": ["größe"]},
+        {"sortCols": [types.Order(col="id", order=1)]},
+        {"skewedInfo": types.SkewedInfo(skewedColNames=["id"], skewedColValues=[["1"]])},
+        {"skewedInfo": types.SkewedInfo(skewedColValueLocationMaps={("1",): "file:/far/1"})},
+        {"storedAsSubDirectories": True},
+        {"compressed": True},
+        {"parameters": {"k": "v"}},
+    ],
+    ids=", ".join,
+)
+def test_the_storage_of_a_partition_is_compared(change: dict[str, Any]) -> None:
+    (partition, *_) = tables("file:/far")["parted"][1]
+
+    def made() -> Any:
+        return definitions.local_partition(partition, database="l", name="n", acid=False)
+
+    before = made()
+    # A metastore returns empty lists and maps, and false, where a client sent nothing, and the reverse.
+    before.sd.bucketCols = before.sd.sortCols = before.sd.parameters = None
+    before.sd.skewedInfo = types.SkewedInfo(
+        skewedColNames=[], skewedColValues=[], skewedColValueLocationMaps={}
+    )
+    before.sd.compressed = before.sd.storedAsSubDirectories = False
+    assert definitions.same_partition(made(), before)
+    for name, value in change.items():
+        setattr(partition.sd, name, value)
+    assert not definitions.same_partition(made(), before)
