@@ -13,6 +13,7 @@ from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer, observ
 from airflow_hive_federation.hooks.published import publish_wait, publisher_of
 from airflow_hive_federation.operators.replication_base import ReplicationOperator
 from airflow_hive_federation.replication.policy import DRAIN_POLL
+from airflow_hive_federation.runtime.arguments import flag
 from airflow_hive_federation.triggers.waiting import ProbeTrigger
 from airflow_hive_federation.waiting import wait_until
 
@@ -46,7 +47,7 @@ class FailoverStartOperator(ReplicationOperator):
 
     def __init__(self, *, deferrable: bool | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.deferrable = deferrable
+        self.deferrable = None if deferrable is None else flag("deferrable", deferrable)
         self._answer: ProbeAnswer | None = None
 
     def perform(self, context: Context) -> SourceState:
@@ -70,10 +71,16 @@ class FailoverStartOperator(ReplicationOperator):
             return SourceState(database=policy.source_database, writable=False)
 
     def execute_complete(self, context: Context, event: dict[str, object]) -> dict[str, object]:
-        """Abort the transactions that have not ended; the trigger resumes the task here."""
+        """Abort the transactions that have not ended; the trigger resumes the task here.
+
+        A wait that another version of the package began, and whose answer this one cannot read, begins anew.
+        """
         if "error" in event:
             raise airflow_error(str(event["error"]), retryable=bool(event.get("retryable", True)))
-        self._answer = ProbeAnswer.from_json(event)
+        try:
+            self._answer = ProbeAnswer.from_json(event)
+        except ValueError as error:
+            self.log.warning("The wait begins anew, because another version ended it: %s", error)
         return self.execute(context)
 
     def _drained(self, context: Context, start: DrainStart, timeout_s: float) -> ProbeAnswer:
@@ -121,7 +128,7 @@ class FailoverOperator(ReplicationOperator):
 
     def __init__(self, *, source_lost: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.source_lost = source_lost
+        self.source_lost = flag("source_lost", source_lost)
 
     def perform(self, context: Context) -> FailoverResult:
         from airflow_hive_federation.replication.failover import switch_roles
@@ -155,7 +162,7 @@ class FailoverRollbackOperator(ReplicationOperator):
 
     def __init__(self, *, target_lost: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.target_lost = target_lost
+        self.target_lost = flag("target_lost", target_lost)
 
     def perform(self, context: Context) -> SourceState:
         from airflow_hive_federation.replication.failover import roll_back_failover

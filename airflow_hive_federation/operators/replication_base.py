@@ -12,6 +12,7 @@ from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.policy_state import PolicyOperator
 from airflow_hive_federation.operators.spark_tasks import SparkOperator
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.runtime.arguments import mapping
 
 
 class ReplicationOperator(PolicyOperator):
@@ -77,7 +78,7 @@ class SparkReplicationOperator(SparkOperator, ReplicationOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.spark_conn_id = spark_conn_id
-        self.spark_conf = dict(spark_conf or {})
+        self.spark_conf = {} if spark_conf is None else mapping("spark_conf", spark_conf)
 
     def spark(self, policy: ReplicationPolicy) -> SparkPipelineHook:
         """Return the Spark hook with the policy's storage options, whose job :meth:`on_kill` stops."""

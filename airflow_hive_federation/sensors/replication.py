@@ -11,6 +11,7 @@ from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_
 from airflow_hive_federation.hooks.probes import LagProbe
 from airflow_hive_federation.hooks.published import publisher_of
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.runtime.arguments import whole
 from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.sensors.waiting import ProbeSensor
 
@@ -66,7 +67,7 @@ class ReplicationLagSensor(ProbeSensor):
         self.source_conn_id = source_conn_id
         self.target_conn_id = target_conn_id
         self.max_lag = max_lag
-        self.max_lag_events = max_lag_events
+        self.max_lag_events = None if max_lag_events is None else whole("max_lag_events", max_lag_events)
         self._by: dict[str, object] | None = None
 
     def pre_execute(self, context: Context) -> None:
