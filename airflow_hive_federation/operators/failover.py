@@ -35,7 +35,7 @@ class FailoverStartOperator(ReplicationOperator):
     ``open_txn_timeout_s`` are aborted. Afterwards run a cycle and a verification, then
     :class:`FailoverOperator`. Returns ``{"database", "writable"}`` of the source.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param deferrable: wait in the triggerer instead of a worker slot; by default if Airflow's
@@ -116,7 +116,7 @@ class FailoverOperator(ReplicationOperator):
     of the way back, which needs no bootstrap. With ``source_lost``, ``converged`` is false, there is no
     replica and no policy, and ``missing`` names the tables and partitions that killed loads have dropped.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param source_lost: the source does not answer and never will: make the target writable in its present
@@ -151,7 +151,7 @@ class FailoverRollbackOperator(ReplicationOperator):
     The task fails if the roles are switched, or if a take-over made the target writable: then both sides
     could be written. Returns ``{"database", "writable"}`` of the source.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param target_lost: the target does not answer and never will: roll back all the same.

@@ -57,7 +57,7 @@ class BootstrapDumpOperator(PolicyOperator):
     :class:`ReplicationLoadOperator` takes; ``skipped`` holds the tables that are not replicated, with the
     reasons.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param start: the result of :class:`OpenTransactionsDrainSensor`; without it, this operator waits for open
         transactions itself. (templated)
@@ -107,7 +107,7 @@ class IncrementalDumpOperator(ReplicationOperator):
     "lease", "lost", "idle", "skipped", "retained", "dropped", "unreadable"}``, which
     :class:`ReplicationLoadOperator` takes. If nothing has changed (``idle``), no dump is written.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore, which holds the event at which the
         increment begins. (templated)
@@ -156,13 +156,13 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     "tables", "partitions", "functions", "idle", "skipped"}``; ``skipped`` is also a run facet of OpenLineage.
     The task is skipped if ``dump`` is a list of tasks that were all skipped.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param dump: the result of :class:`BootstrapDumpOperator` or :class:`IncrementalDumpOperator`, the URI of
         a dump, or a list of these, of which the latest is used. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the copy job. (templated)
+    :param spark_conf: Spark properties of the copy job. (values templated)
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
@@ -214,13 +214,13 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
     "event_id", "tables", "not_compared", "differences", "failures", "unread", "differing"}``; each of
     ``tables`` is a mapping with ``name``, ``source_rows``, ``target_rows``, ``digest_equal`` and more.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param dump: the result of an operator of this module, the URI of a dump, or a list of these, of which the
         latest is used. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the job that reads both sides. (templated)
+    :param spark_conf: Spark properties of the job that reads both sides. (values templated)
     :param whole: compare files and rows of all tables, not only of those that have changed since a
         verification last found them equal.
     :param every: the number of cycles per verification, from 1 to 10. The task is skipped after the others;
@@ -304,13 +304,13 @@ class RepairReplicaOperator(LineageOperator, SparkReplicationOperator):
     "differences", "failures", "unread", "differing", "repaired", "repaired_tables", "replaced_tables"}``: the
     result of the last verification, and the differences and tables that were repaired.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param report: the result of :class:`VerifyReplicaOperator` (with ``fail=False``): only the tables that it
         names are read and repaired. Without a report, all tables are verified. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the jobs. (templated)
+    :param spark_conf: Spark properties of the jobs. (values templated)
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.

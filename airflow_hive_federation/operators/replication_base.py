@@ -18,7 +18,7 @@ from airflow_hive_federation.runtime.arguments import mapping
 class ReplicationOperator(PolicyOperator):
     """Base of the operators that use a policy and the metastores of its source and its target.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
@@ -55,11 +55,11 @@ class ReplicationOperator(PolicyOperator):
 class SparkReplicationOperator(SparkOperator, ReplicationOperator):
     """Base of the operators that use both ends, and Spark to work on their files.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the job. (templated)
+    :param spark_conf: Spark properties of the job. (values templated)
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.

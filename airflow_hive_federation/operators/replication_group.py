@@ -43,11 +43,11 @@ class _GroupOperator(SparkOperator, GroupStateOperator):
     """Base of the operators of a group.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the jobs. (templated)
+    :param spark_conf: Spark properties of the jobs. (values templated)
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
 
@@ -128,11 +128,11 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
     "event_id", "members", "idle"}``; each of ``members`` is the result of such an operator.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the copy jobs. (templated)
+    :param spark_conf: Spark properties of the copy jobs. (values templated)
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
 
@@ -178,7 +178,7 @@ class GroupDumpOperator(_GroupOperator):
     :class:`GroupLoadOperator` takes.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
@@ -208,12 +208,12 @@ class GroupLoadOperator(_GroupLoadingOperator):
     "event_id", "members", "idle"}``; each of ``members`` is the result of such an operator.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param dump: the result of :class:`GroupDumpOperator`. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the copy jobs. (templated)
+    :param spark_conf: Spark properties of the copy jobs. (values templated)
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
@@ -266,11 +266,11 @@ class GroupVerifyOperator(_GroupOperator):
     :class:`~.replication.VerifyReplicaOperator`.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the job that reads both sides. (templated)
+    :param spark_conf: Spark properties of the job that reads both sides. (values templated)
     :param whole: compare files and rows of all tables, not only of those that the last cycle changed.
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.

@@ -36,7 +36,7 @@ class ReplicationPoliciesOperator(BaseOperator):
         fields, the name of the database; or the same as JSON, for instance from an Airflow Variable; or the
         path of a ``.toml`` file with ``[[policies]]``, or of a ``.json`` file. (templated)
     :param defaults: fields for all policies that lack them. A policy without a ``name`` takes the name of its
-        target database, or of its source database. (templated)
+        target database, or of its source database. (values templated)
     :raises ConfigurationError: the list of policies cannot be read.
     """
 

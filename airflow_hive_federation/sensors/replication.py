@@ -25,7 +25,7 @@ class ReplicationLagSensor(ProbeSensor):
     Returns ``{"events", "seconds"}``: the number of events of the source's database that the target lacks,
     and the age of the oldest. Files of external tables change without events and do not count.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param max_lag: seconds, or text in Hive's form (``15m``); 0 waits until nothing is missing. (templated)
