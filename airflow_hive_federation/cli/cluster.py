@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli import cluster_advise, cluster_status
-from airflow_hive_federation.cli.airflow_logs import collected_errors, log_to_stderr, logging_to
+from airflow_hive_federation.cli.airflow_logs import collected_errors, logging_to
 from airflow_hive_federation.cli.connecting import end_for
 from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.published import ClusterState, cluster_state
@@ -349,7 +349,6 @@ def opened(args: argparse.Namespace) -> Iterator[tuple[MetastoreClient, ClusterR
 
 
 def _registry(origin: str, client: MetastoreClient, end: End) -> ClusterRegistry:
-    log_to_stderr()
     from airflow_hive_federation.hooks.clusters import find_registry, is_variable
 
     if not is_variable(origin):

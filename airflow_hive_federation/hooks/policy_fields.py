@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +121,7 @@ def _rendered(name: str, value: object) -> Any:
     return text
 
 
-def _listed(name: str, value: Any) -> list[str]:
+def _listed(name: str, value: Iterable[str]) -> list[str]:
     """Return a list from a list, a list that was rendered to text, or a text with commas."""
     if not isinstance(value, str):
         return texts(f"{name} of the replication policy", value)

@@ -317,6 +317,12 @@ def test_a_lag_in_events_is_a_number() -> None:
         ReplicationLagSensor(task_id="t", policy=POLICY, **ENDS, max_lag_events="{{ 3 }}")  # type: ignore[arg-type]
 
 
+def test_a_repair_that_another_version_began_begins_anew() -> None:
+    operator = RepairReplicaOperator(task_id="t", policy=POLICY, **ENDS)
+    operator._progress = {"rounds": 1, "of another version": True}
+    assert operator._begun() is None
+
+
 def test_files_of_a_list_are_ingested(tmp_path: Path) -> None:
     from airflow_hive_federation.ingest.files import IngestRequest
 
