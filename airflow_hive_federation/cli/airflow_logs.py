@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from airflow_hive_federation.cli.story import Story
@@ -15,6 +16,39 @@ _WARNINGS = frozenset({"warning", "error", "critical"})
 _Entry = MutableMapping[str, Any]
 #: Takes the level and the fields of a line.
 _Show = Callable[[str, _Entry], None]
+#: The changes of logging that end with the running command; ``None`` outside of a command.
+_OF_COMMAND: ContextVar[ExitStack | None] = ContextVar("of_command", default=None)
+
+
+@contextmanager
+def log_of_command() -> Iterator[None]:
+    """End the changes of :func:`log_to_stderr` with the block, which is a command."""
+    with ExitStack() as changes:
+        token = _OF_COMMAND.set(changes)
+        try:
+            yield
+        finally:
+            _OF_COMMAND.reset(token)
+
+
+def log_to_stderr() -> None:
+    """Send the warnings of Airflow's log to stderr until the command ends; drop its other lines.
+
+    This imports Airflow, which takes a second: a command calls it before it uses Airflow, and not otherwise.
+    """
+    changes = _OF_COMMAND.get()
+    if changes is None:
+        return
+    # A second call changes nothing. The token of the first one still ends with the command.
+    _OF_COMMAND.set(None)
+    changes.enter_context(_apart(_print_warning))
+
+
+def _print_warning(level: str, entry: _Entry) -> None:
+    from airflow_hive_federation.hooks.compat import redact
+
+    if level in _WARNINGS:
+        print(f"{level.upper()} {redact(str(entry.get('event', '')))}", file=sys.stderr)
 
 
 @contextmanager
@@ -26,12 +60,22 @@ def logging_to(story: Story, *, verbose: bool = False) -> Iterator[None]:
 
     :param verbose: send all lines to the story.
     """
-    # This import configures Airflow's logging, which must happen before the configuration below.
+    log_to_stderr()
     from airflow_hive_federation.hooks.compat import redact
 
     def show(level: str, entry: _Entry) -> None:
         if verbose or level in _WARNINGS:
             story.detail(str(redact(str(entry.get("event", "")))))
+
+    with _apart(show):
+        yield
+
+
+@contextmanager
+def _apart(show: _Show) -> Iterator[None]:
+    """Keep Airflow's log out of stdout within the block."""
+    # This import configures Airflow's logging, which must happen before the configuration below.
+    import airflow_hive_federation.hooks.compat  # noqa: F401
 
     warnings = logging.StreamHandler(sys.stderr)
     warnings.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
@@ -46,6 +90,7 @@ def collected_errors() -> Iterator[list[BaseException]]:
     Airflow logs the failure of a secrets backend and continues with the next one, so that a variable of a
     database that does not answer seems not to exist.
     """
+    log_to_stderr()
     import airflow_hive_federation.hooks.compat  # noqa: F401 - configures Airflow's logging
 
     errors: list[BaseException] = []

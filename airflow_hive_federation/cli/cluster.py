@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.cli import cluster_advise, cluster_status
+from airflow_hive_federation.cli.airflow_logs import collected_errors, logging_to
 from airflow_hive_federation.cli.connecting import end_for
 from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.published import ClusterState, cluster_state
@@ -249,7 +250,6 @@ def _print(args: argparse.Namespace, report: DataclassInstance, line: str) -> in
 @contextmanager
 def _copy_runner(args: argparse.Namespace, registry: ClusterRegistry, end: End) -> Iterator[RunCopy]:
     """Yield the copy job of the cluster that receives the copies; it reports its progress on stderr."""
-    from airflow_hive_federation.cli.airflow_logs import logging_to
     from airflow_hive_federation.hooks.spark import SparkPipelineHook
 
     cluster, story = registry.cluster(args.cluster), Story()
@@ -353,7 +353,6 @@ def _registry(origin: str, client: MetastoreClient, end: End) -> ClusterRegistry
 
     if not is_variable(origin):
         return find_registry(origin, client, end.storage_options)
-    from airflow_hive_federation.cli.airflow_logs import collected_errors
     from airflow_hive_federation.hooks.compat import redact
 
     with collected_errors() as errors:

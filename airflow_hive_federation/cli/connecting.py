@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.cli.airflow_logs import log_to_stderr
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.storage.options import StorageOptions
 
@@ -112,6 +113,7 @@ def _end_for(connection: str) -> End:
             "The name of the metastore is empty.",
             remedy="Give its URIs, thrift://host:9083, or the id of an Airflow connection.",
         )
+    log_to_stderr()
     from airflow_hive_federation.hooks.compat import AirflowNotFoundException
     from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 
@@ -170,6 +172,7 @@ class _LateConnections:
         return self._airflow().iceberg(connection_id)
 
     def _airflow(self) -> AirflowConnections:
+        log_to_stderr()
         from airflow_hive_federation.hooks.remotes import AirflowConnections
 
         return AirflowConnections()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from airflow_hive_federation import __version__
+from airflow_hive_federation.cli.airflow_logs import log_of_command
 from airflow_hive_federation.cli.connecting import answers_up_to, connections_of_the_database
 from airflow_hive_federation.cli.parsers import COMPLETING, CommandParser, count
 from airflow_hive_federation.errors import HiveFederationError
@@ -54,31 +55,33 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status: 0, or 1 with one clear message on stderr."""
-    parser = build_parser()
-    if COMPLETING in os.environ:
-        import argcomplete
-
-        # This prints the completions and ends the process.
-        argcomplete.autocomplete(parser)
-    args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    name = "hive-federation"
     try:
-        with answers_up_to(args.max_answer_bytes), connections_of_the_database():
+        parser = build_parser()
+        if COMPLETING in os.environ:
+            import argcomplete
+
+            # This prints the completions and ends the process.
+            argcomplete.autocomplete(parser)
+        args = parser.parse_args(argv)
+        name = f"{name} {args.command}"
+        logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+        with answers_up_to(args.max_answer_bytes), connections_of_the_database(), log_of_command():
             status = int(import_module(COMMANDS[args.command]).run(args))
             sys.stdout.flush()
             return status
     except HiveFederationError as error:
-        print(f"hive-federation {args.command}: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader of the output has ended, for instance ``head``. The interpreter would flush once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except OSError as error:
-        print(f"hive-federation {args.command}: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"hive-federation {args.command}: interrupted", file=sys.stderr)
+        print(f"{name}: interrupted", file=sys.stderr)
         return 130
 
 

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from airflow_hive_federation.cli.airflow_logs import log_to_stderr
 from airflow_hive_federation.errors import (
     HiveFederationError,
     VerificationError,
@@ -65,7 +66,7 @@ class CommandState:
 
         :param skipped: the tables that the cycle left out; ``None`` if nobody looked.
         """
-        if STATE_VARIABLE not in os.environ:
+        if not _publishes():
             return
         from airflow_hive_federation.hooks.published import publish_cycle
         from airflow_hive_federation.published.documents import Publisher
@@ -115,7 +116,7 @@ class CommandState:
 
         :param observer: receives every event first.
         """
-        if STATE_VARIABLE not in os.environ:
+        if not _publishes():
             return observer
         observer = self.waiting(observer)
         unpublished, due_s = False, 0.0
@@ -135,7 +136,7 @@ class CommandState:
         return observe
 
     def _publish(self, publish: Callable[[PolicyPublisher], None]) -> None:
-        if STATE_VARIABLE not in os.environ:
+        if not _publishes():
             return
         from airflow_hive_federation.hooks.published import policy_publisher, publication
         from airflow_hive_federation.published.documents import Publisher
@@ -158,13 +159,21 @@ def waiting(states: Sequence[CommandState], observer: Observer) -> Observer:
 
     :param observer: receives every event first.
     """
-    if STATE_VARIABLE not in os.environ:
+    if not _publishes():
         return observer
     from airflow_hive_federation.hooks.published_waits import publishing_waits
     from airflow_hive_federation.published.documents import Publisher
 
     policies = [state.policy.to_json() for state in states]
     return publishing_waits(observer, lambda: policies, Publisher(command=states[0].command), logger)
+
+
+def _publishes() -> bool:
+    """Return whether commands publish state, for which they use Airflow."""
+    if STATE_VARIABLE not in os.environ:
+        return False
+    log_to_stderr()
+    return True
 
 
 def _described(error: HiveFederationError) -> tuple[str, str]:
@@ -200,7 +209,7 @@ def published_refresh(metastore: str, remote: str) -> Iterator[Callable[[Remotes
 
 
 def _publish_remote(metastore: str, remote: str, publish: Callable[[RemotePublisher], None]) -> None:
-    if STATE_VARIABLE not in os.environ:
+    if not _publishes():
         return
     from airflow_hive_federation.hooks.published import publication, state_directory
     from airflow_hive_federation.published.documents import Publisher
@@ -223,7 +232,7 @@ def ingest_state(metastore: str, table: str) -> IngestStatePublished | None:
 
     :param metastore: the metastore: URIs, or the id of an Airflow connection.
     """
-    if STATE_VARIABLE not in os.environ:
+    if not _publishes():
         return None
     from airflow_hive_federation.hooks.published_work import IngestStatePublished
     from airflow_hive_federation.published.documents import Publisher
@@ -241,7 +250,7 @@ def compaction_state(
     :param command: the command, such as ``compact worker``.
     :param client: opens a client of the metastore.
     """
-    if STATE_VARIABLE not in os.environ:
+    if not _publishes():
         return None
     from airflow_hive_federation.hooks.published_work import CompactionStatePublished
     from airflow_hive_federation.published.documents import Publisher
@@ -276,7 +285,7 @@ def cluster_state(metastore: str, command: str, table: str = "") -> ClusterState
     :param command: the command, such as ``cluster copy``.
     :param table: the table that the command works on; empty for several ones.
     """
-    return _cluster_state(metastore, command, table) if STATE_VARIABLE in os.environ else ClusterState()
+    return _cluster_state(metastore, command, table) if _publishes() else ClusterState()
 
 
 @contextmanager
@@ -285,7 +294,7 @@ def published_routes(router: LiveRouter, metastore: str) -> Iterator[Callable[[D
 
     :param metastore: the metastore: URIs, or the id of an Airflow connection.
     """
-    if STATE_VARIABLE not in os.environ:
+    if not _publishes():
         yield lambda *_: None
         return
     from airflow_hive_federation.hooks.published_clusters import RoutesPublished

@@ -118,8 +118,10 @@ def add_parser(subparsers: Subparsers) -> None:
         if name == "follow":
             replicate_follow.add_arguments(action)
         if name == "failover":
-            action.add_argument("--back", type=Path, metavar="FILE", help="write the policy of the way back")
-            action.add_argument(
+            # A failover, its end without the source, and its undoing: only the first has a way back.
+            kinds = action.add_mutually_exclusive_group()
+            kinds.add_argument("--back", type=Path, metavar="FILE", help="write the policy of the way back")
+            kinds.add_argument(
                 "--roll-back",
                 action="store_true",
                 help="undo the start of a failover, before its switch",
@@ -129,7 +131,7 @@ def add_parser(subparsers: Subparsers) -> None:
                 action="store_true",
                 help="with --roll-back: the target is lost",
             )
-            action.add_argument(
+            kinds.add_argument(
                 "--source-lost",
                 action="store_true",
                 help="the source is lost: release the target at the last event that it has",
@@ -151,6 +153,11 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run an action; return 0 if the replica equals its source."""
+    if getattr(args, "target_lost", False) and not args.roll_back:
+        raise ConfigurationError(
+            "--target-lost is not for a failover, which needs its target.",
+            remedy="Add --roll-back to undo a start; or leave --target-lost out.",
+        )
     into_existing = getattr(args, "into_existing", False)
     values = _read_toml(args.policy)
     if args.action == "leave" or "policies" in values:

@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
+from airflow_hive_federation.cli.airflow_logs import log_to_stderr
 from airflow_hive_federation.cli.parsers import Subparsers
 from airflow_hive_federation.cli.tables import print_table
 from airflow_hive_federation.errors import ConfigurationError
@@ -40,6 +41,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit code."""
+    log_to_stderr()
     from airflow_hive_federation.hooks.published import state_directory
 
     directory = state_directory()

@@ -15,6 +15,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.progress.events import TablesProcessed
 from airflow_hive_federation.progress.observers import LOGGED, Observer
+from airflow_hive_federation.runtime.arguments import texts
 
 _TABLES_PER_CALL = 100
 _VIEW, _MATERIALIZED = "VIRTUAL_VIEW", "MATERIALIZED_VIEW"
@@ -82,11 +83,12 @@ def chosen_databases(client: MetastoreClient, databases: Sequence[str] | None) -
     """Yield the names of databases; all of the metastore if ``None``.
 
     :raises NoSuchObjectError: a database does not exist.
+    :raises ConfigurationError: the databases are no list of names.
     """
     if databases is None:
         yield from client.list_databases()
         return
-    for name in databases:
+    for name in texts("databases", databases):
         try:
             database = client.get_database(name)
         except NoSuchObjectError as error:

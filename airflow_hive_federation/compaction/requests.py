@@ -23,6 +23,7 @@ from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.progress.quantities import several
+from airflow_hive_federation.runtime.arguments import texts
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import is_transactional
 
@@ -164,6 +165,7 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
     :raises ConfigurationError: the table is not transactional, partitions are named and it has none, or a
         name is empty.
     """
+    named = None if partitions is None else texts("partitions", partitions)
     database, _, name = table.partition(".")
     if not (database and name):
         raise ConfigurationError(f"{table!r} names no table.", remedy="Write database.table.")
@@ -180,18 +182,18 @@ def partitions_of(client: MetastoreClient, table: str, partitions: Sequence[str]
         )
     keys = [str(key.name) for key in described.partitionKeys or []]
     if not keys:
-        if partitions:
+        if named:
             raise ConfigurationError(
                 f"{table} has no partitions.", remedy="Leave partitions (--partition) out."
             )
         return [""]
-    if partitions is not None:
-        if "" in partitions:
+    if named is not None:
+        if "" in named:
             raise ConfigurationError(
                 f"A partition of {table} is named by an empty text.",
                 remedy=f"Give names like {keys[0]}=VALUE, or none for all partitions.",
             )
-        return _existing(client, table, keys, partitions)
+        return _existing(client, table, keys, named)
     return [
         partition_name(keys, partition.values or []) for partition in client.iter_partitions(database, name)
     ]

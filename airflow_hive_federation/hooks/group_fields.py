@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.replication.group_policy import ReplicationGroup, members_of
+from airflow_hive_federation.runtime.arguments import mapping
 
 if TYPE_CHECKING:
     from airflow_hive_federation.storage.options import StorageOptions
@@ -25,7 +26,7 @@ def group_fields(group: ReplicationGroup | Mapping[str, object]) -> dict[str, ob
         for policy in fields:
             del policy["group"]
         return {"name": group.name, "policies": fields}
-    defaults = dict(group)
+    defaults = mapping("group", group)
     name, given = defaults.pop("name", None), defaults.pop("policies", None)
     if not name or not given:
         raise ConfigurationError(

@@ -12,6 +12,7 @@ from airflow.sdk import BaseHook
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.hooks.compat import mask_secret, redact
 from airflow_hive_federation.hooks.connection_errors import naming
+from airflow_hive_federation.hooks.connection_extras import CONN_TYPE, own_extras
 from airflow_hive_federation.hooks.connection_form import field_behaviour, form_widgets
 from airflow_hive_federation.hooks.store_connections import with_credentials
 from airflow_hive_federation.hooks.tunnel import tunnel_settings
@@ -83,7 +84,7 @@ class HiveMetastoreHook(BaseHook):
 
     conn_name_attr = "metastore_conn_id"
     default_conn_name = "hive_federation_default"
-    conn_type = "hive_federation"
+    conn_type = CONN_TYPE
     hook_name = "Hive metastore (federation)"
 
     @classmethod
@@ -272,7 +273,7 @@ def merged_storage_options(
 
 def _known_extras(connection: Connection) -> dict[str, object]:
     """Return the extras that have a value, because the form sends empty ones as well."""
-    extras: dict[str, object] = connection.extra_dejson
+    extras = own_extras(connection)
     unknown = sorted(set(extras) - EXTRAS)
     if unknown:
         raise ConfigurationError(
@@ -454,6 +455,15 @@ def _uris(connection: Connection, extras: Mapping[str, str]) -> tuple[str, ...]:
             conn_id=connection.conn_id,
         )
     host = connection.host
+    if "@" in host or "," in host:
+        # The error does not repeat the host, which may hold a password.
+        raise ConfigurationError(
+            f"Connection {connection.conn_id!r}: the host names "
+            + ("a user before the server." if "@" in host else "several servers."),
+            remedy="Give the user as login; write several servers as URIs into the extra 'uris'.",
+            conn_id=connection.conn_id,
+            field="host",
+        )
     scheme = extras.get("transport") or connection.schema or "thrift"
     if "://" in host:
         scheme, _, host = host.partition("://")

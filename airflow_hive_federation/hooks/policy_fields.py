@@ -6,12 +6,14 @@ Jinja renders everything to text, so that ``False`` arrives as ``"False"`` and a
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.replication.policy import BOUNDS, COUNTS, FLAGS, ReplicationPolicy
+from airflow_hive_federation.runtime.arguments import mapping, refusal, texts
 
 if TYPE_CHECKING:
     from airflow_hive_federation.storage.options import StorageOptions
@@ -25,6 +27,8 @@ _REQUIRED = frozenset(
     for field in fields(ReplicationPolicy)
     if field.default is MISSING and field.default_factory is MISSING
 )
+#: Airflow takes these characters in the id of a task group, and here a dot becomes one of them.
+_ID = re.compile(r"[\w.-]+")
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -37,10 +41,10 @@ def policy_fields(policy: ReplicationPolicy | Mapping[str, object]) -> dict[str,
         if policy.storage_options:
             _refuse_storage_options()
         return policy.to_json()
-    given = dict(policy)
+    given = mapping("policy", policy)
     if "storage_options" in given:
         _refuse_storage_options()
-    unknown, missing = sorted(set(given) - NAMES), sorted(_REQUIRED - set(given))
+    unknown, missing = sorted(map(str, given.keys() - NAMES)), sorted(_REQUIRED - given.keys())
     if unknown or missing:
         raise ConfigurationError(
             f"A replication policy has no fields named {unknown}."
@@ -56,11 +60,37 @@ def rendered_policy(values: Mapping[str, object], storage_options: StorageOption
 
     :raises ConfigurationError: a value is impossible.
     """
-    made = {name: _rendered(name, value) for name, value in values.items()}
+    made = rendered_fields(values)
     # The policy itself reports an empty name.
     required = {name: made.get(name) or "" for name in _REQUIRED}
     optional = {name: value for name, value in made.items() if value is not None}
     return ReplicationPolicy(**{**optional, **required}, storage_options=storage_options)
+
+
+def rendered_fields(values: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values of rendered fields in the types of the fields; ``None`` is a field's default.
+
+    :raises ConfigurationError: a value is of a type that its field cannot have.
+    """
+    return {name: _rendered(name, value) for name, value in values.items()}
+
+
+def group_id_of(name: object, group_id: str | None) -> str:
+    """Return the id of the task group that replicates a policy, or the policies of a consistency group.
+
+    :param name: the name of the policy or group, perhaps a template.
+    :param group_id: the id that the author of the DAG gives.
+    :raises ConfigurationError: no id is given, and the name cannot be part of one.
+    """
+    if group_id is not None:
+        return group_id
+    if not isinstance(name, str) or not _ID.fullmatch(name):
+        shown = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
+        raise ConfigurationError(
+            f"The name of the replication is {shown}, which cannot name a task group.",
+            remedy="Give group_id; or a text of letters, digits, '_', '-' and '.' as the name.",
+        )
+    return f"replicate_{name.replace('.', '_')}"
 
 
 def _rendered(name: str, value: object) -> Any:
@@ -68,14 +98,16 @@ def _rendered(name: str, value: object) -> Any:
     text = "" if value is None else str(value).strip()
     if text in {"", "None"}:
         return None
+    if name in _PARSED:
+        return _PARSED[name](name, value)
+    if not isinstance(value, str | int | float) or (isinstance(value, bool) and name not in FLAGS):
+        raise refusal(f"{name} of the replication policy", value, "Give a text.")
     if name in FLAGS:
         if text.lower() not in _TRUTH:
             raise ConfigurationError(
                 f"{name} of the replication policy is {text!r}.", remedy="Give true or false."
             )
         return _TRUTH[text.lower()]
-    if name in _PARSED:
-        return _PARSED[name](name, value)
     if name in COUNTS:
         if not text.isdecimal() or not int(text):
             raise ConfigurationError(
@@ -89,10 +121,10 @@ def _rendered(name: str, value: object) -> Any:
     return text
 
 
-def _listed(name: str, value: Any) -> list[str]:
+def _listed(name: str, value: Iterable[str]) -> list[str]:
     """Return a list from a list, a list that was rendered to text, or a text with commas."""
     if not isinstance(value, str):
-        return list(value)
+        return texts(f"{name} of the replication policy", value)
     text = value.strip()
     if not text.startswith(("[", "(")):
         return text.split(",")
@@ -104,7 +136,7 @@ def _listed(name: str, value: Any) -> list[str]:
         raise ConfigurationError(
             f"{name} of the replication policy is {text!r}.", remedy='Give a list: ["file:/data"].'
         )
-    return list(items)
+    return texts(f"{name} of the replication policy", items)
 
 
 def _mapping(name: str, value: object) -> Mapping[str, object]:

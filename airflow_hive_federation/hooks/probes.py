@@ -29,6 +29,7 @@ from airflow_hive_federation.progress.job_events import SparkJobSeen
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.progress.reading import event_of
 from airflow_hive_federation.progress.words import words
+from airflow_hive_federation.runtime.arguments import choice
 
 if TYPE_CHECKING:
     from airflow_hive_federation.hooks.job_runs import RunOver
@@ -210,7 +211,7 @@ class RemoteProbe(Probe):
         from airflow_hive_federation.remotes.probes import happened
         from airflow_hive_federation.remotes.statement import Kind, parse_name
 
-        kind = Kind(self.remote_kind)
+        kind = choice("kind", self.remote_kind, Kind)
         name = parse_name(kind, self.remote)
         with remotes_of(self.metastore_conn_id, database=self.database) as remotes:
             ready = happened(remotes, kind, name, partition=self.partition, where=self.where)

@@ -12,6 +12,7 @@ from airflow.sdk import BaseHook
 from airflow_hive_federation.errors import ConfigurationError, HiveFederationError
 from airflow_hive_federation.hooks.compat import mask_secret
 from airflow_hive_federation.hooks.connection_errors import naming
+from airflow_hive_federation.hooks.connection_extras import own_extras
 
 if TYPE_CHECKING:
     from airflow_hive_federation.tunnel.route import TunnelSettings
@@ -38,7 +39,7 @@ class SSHTunnelHook(BaseHook):
         :raises ConfigurationError: the connection has no route, or an impossible one.
         """
         connection = self.get_connection(self.metastore_conn_id)
-        route = tunnel_settings(connection.conn_id, connection.extra_dejson)
+        route = tunnel_settings(connection.conn_id, own_extras(connection))
         if route is None:
             raise ConfigurationError(
                 f"Connection {self.metastore_conn_id!r} has no SSH route.",

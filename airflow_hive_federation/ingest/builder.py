@@ -12,6 +12,7 @@ from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.hive_conf import metastore_settings, site_settings, warn_of_overridden
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
+from airflow_hive_federation.runtime.arguments import listed
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.waiting import PollPolicy
 
@@ -44,9 +45,14 @@ class StreamingConnectionBuilder(Generic[ConnectionT]):
         """Set the one partition that receives all records; the connection creates it if it does not exist.
 
         Without this call the last fields of each record name its partition.
+
+        :raises ConfigurationError: the values are no list.
         """
         return self._with(
-            static=tuple(DEFAULT_PARTITION if value in {None, ""} else str(value) for value in values)
+            static=tuple(
+                DEFAULT_PARTITION if value in {None, ""} else str(value)
+                for value in listed("partition", values)
+            )
         )
 
     def with_agent_info(self, agent_info: str) -> Self:

@@ -18,6 +18,7 @@ from airflow_hive_federation.ingest.formats.record_bounds import check_open_reco
 from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.json_values import reader_of
+from airflow_hive_federation.runtime.arguments import texts
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import file_size, list_files
 from airflow_hive_federation.storage.options import StorageOptions
@@ -82,9 +83,10 @@ def find_inputs(uris: Sequence[str], options: StorageOptions | None = None) -> l
     the arguments, because the next run needs the same order.
 
     :raises FileVanishedError: a named file or directory does not exist.
+    :raises ConfigurationError: the URIs are no list of texts.
     """
     files: dict[str, InputFile] = {}
-    for uri in uris:
+    for uri in texts("inputs", uris):
         for file in _matching_files(uri.rstrip("/") or uri, options):
             files[file.uri] = file
     return [files[uri] for uri in sorted(files)]

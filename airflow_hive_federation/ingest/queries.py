@@ -37,6 +37,7 @@ from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.model import bounded_json, json_values
 from airflow_hive_federation.model.json_values import Fields, list_of, pair_of
 from airflow_hive_federation.model.types import Column
+from airflow_hive_federation.runtime.arguments import texts
 from airflow_hive_federation.storage.options import StorageOptions
 
 _FIRST_FETCH_ROWS, _MOST_FETCH_ROWS = 100, 10_000
@@ -254,11 +255,12 @@ def _check(request: QueryRequest) -> None:
         raise ConfigurationError(
             "There is nothing to ingest.", remedy="Give a query, or the name of a table."
         )
-    if isinstance(request.order_by, str) or not request.order_by:
+    keys = texts("order_by", request.order_by)
+    if not keys:
         raise ConfigurationError(
             "A query needs columns by which its rows are ordered.", remedy="List a unique key in order_by."
         )
-    for column in request.order_by:
+    for column in keys:
         if not _IDENTIFIER.match(column):
             raise ConfigurationError(
                 f"{column!r} in order_by is not the name of a column.",

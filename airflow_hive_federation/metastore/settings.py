@@ -16,6 +16,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.metastore.delegation_token import DelegationToken, read_delegation_token
 from airflow_hive_federation.metastore.grpc_settings import DEFAULT_GRPC_PORT, LOOPBACK, GrpcSettings
 from airflow_hive_federation.metastore.message_bounds import MAX_MESSAGE_BYTES
+from airflow_hive_federation.runtime.durations import LONGEST_TIMEOUT_S
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -263,9 +264,11 @@ class MetastoreSettings:
                 "No metastore URI given.", remedy="Give at least one, thrift://host:9083.", field="uris"
             )
         for name in ("connect_timeout_s", "call_timeout_s"):
-            if getattr(self, name) <= 0:
+            if not 0 < getattr(self, name) <= LONGEST_TIMEOUT_S:
                 raise ConfigurationError(
-                    f"{name} is {getattr(self, name)}.", remedy="Give seconds above 0.", field=name
+                    f"{name} is {getattr(self, name)}.",
+                    remedy=f"Give seconds above 0, and no more than {LONGEST_TIMEOUT_S} (a week).",
+                    field=name,
                 )
         if self.max_answer_bytes < 1:
             raise ConfigurationError(
@@ -431,12 +434,20 @@ def _rebuild(fields: dict[str, object]) -> MetastoreSettings:
 
 
 def _parse(uri: str) -> Endpoint:
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        # The message repeats neither the URI nor the parser's message: both may hold a password.
+        raise ConfigurationError(
+            "A metastore URI is malformed: it has brackets, and no address of IPv6 between them.",
+            remedy="Write thrift://host:port, or thrift://[::1]:port.",
+            field="uris",
+        ) from None
     try:
         port = parts.port
     except ValueError:
         port = -1
-    if "@" in parts.netloc:
+    if "@" in (parts.netloc or uri):
         # The message does not repeat the URI, which may hold a password.
         raise ConfigurationError(
             f"A metastore URI names a user before its host ({parts.hostname}).",

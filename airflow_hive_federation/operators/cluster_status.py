@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.operators.cluster_base import ClusterOperator
+from airflow_hive_federation.runtime.arguments import texts
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,9 +38,11 @@ class ClusterStatusOperator(ClusterOperator):
     def perform(self, context: Context) -> ClusterStatus:
         from airflow_hive_federation.clusters.look import look_at_clusters
 
+        with as_airflow_error():
+            databases = None if self.databases is None else texts("databases", self.databases)
         with self._open() as (client, registry, _):
             status = look_at_clusters(
-                client, registry, self.databases, looked_at=self.state(context).looked_at_all
+                client, registry, databases, looked_at=self.state(context).looked_at_all
             )
         for name, reason in status.problems.items():
             self.log.warning("%s: %s", name, reason)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.page_links import SparkLink
 from airflow_hive_federation.hooks.progress import task_observer
 from airflow_hive_federation.hooks.published_clusters import table_of
@@ -19,6 +22,7 @@ from airflow_hive_federation.operators.cluster_links import (
 )
 from airflow_hive_federation.progress.observers import spaced
 from airflow_hive_federation.progress.quantities import several, size
+from airflow_hive_federation.runtime.arguments import flag, refusal, texts
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
     from airflow_hive_federation.clusters.keeping import KeepReport
     from airflow_hive_federation.clusters.moving import MoveReport
     from airflow_hive_federation.clusters.primary import PrimaryReport
+
+#: A hundred years.
+_MOST_HOURS = 876_000
 
 
 class AssignClusterOperator(ClusterOperator):
@@ -60,18 +67,20 @@ class AssignClusterOperator(ClusterOperator):
         super().__init__(**kwargs)
         self.cluster = cluster
         self.databases = databases
-        self.undo = undo
-        self.only_report = dry_run
+        self.undo = flag("undo", undo)
+        self.only_report = flag("dry_run", dry_run)
 
     def perform(self, context: Context) -> AssignReport:
         from airflow_hive_federation.clusters.assignment import assign_tables
 
+        with as_airflow_error():
+            databases = None if self.databases is None else texts("databases", self.databases)
         with self._open() as (client, registry, _):
             report = assign_tables(
                 client,
                 registry,
                 cluster=self.cluster,
-                databases=self.databases,
+                databases=databases,
                 undo=self.undo,
                 dry_run=self.only_report,
                 observer=spaced(task_observer(self.log)),
@@ -149,8 +158,8 @@ class CopyToClusterOperator(ClusterOperator):
         self.cluster = cluster
         self.partitions = partitions
         self.where = where
-        self.drop = drop
-        self.at_once = at_once
+        self.drop = flag("drop", drop)
+        self.at_once = flag("at_once", at_once)
         self.spark_conn_id = spark_conn_id
         self._spark: SparkPipelineHook | None = None
 
@@ -158,9 +167,11 @@ class CopyToClusterOperator(ClusterOperator):
         from airflow_hive_federation.clusters.copies.copying import copy_to_cluster, drop_copies
         from airflow_hive_federation.clusters.moving import move_copies
 
+        with as_airflow_error():
+            partitions = None if self.partitions is None else texts("partitions", self.partitions)
         with self._open() as (client, registry, options):
             chosen: dict[str, Any] = {
-                "partitions": self.partitions,
+                "partitions": partitions,
                 "where": self.where,
                 "at_once": self.at_once,
                 "options": options,
@@ -252,13 +263,15 @@ class KeepCopiesOperator(ClusterOperator):
         self.rule = rule
         self.compare_hours = compare_hours
         self.spark_conn_id = spark_conn_id
-        self.at_once = at_once
+        self.at_once = flag("at_once", at_once)
         self._spark: SparkPipelineHook | None = None
 
     def perform(self, context: Context) -> KeepReport:
         from airflow_hive_federation.clusters.keep_rules import read_rule
         from airflow_hive_federation.clusters.keeping import keep_current
 
+        with as_airflow_error():
+            compare_after = _hours(self.compare_hours)
         with self._open() as (client, registry, options):
             rule = read_rule(self.rule)
             cluster = registry.cluster(rule.cluster)
@@ -270,7 +283,7 @@ class KeepCopiesOperator(ClusterOperator):
                 registry,
                 rule,
                 self._spark.copy_runner(),
-                compare_after=timedelta(hours=float(self.compare_hours)),
+                compare_after=compare_after,
                 at_once=self.at_once,
                 options=options,
             )
@@ -325,7 +338,7 @@ class ChangePrimaryOperator(ClusterOperator):
         super().__init__(**kwargs)
         self.table = table
         self.cluster = cluster
-        self.keep_former = keep_former
+        self.keep_former = flag("keep_former", keep_former)
 
     def perform(self, context: Context) -> PrimaryReport:
         from airflow_hive_federation.clusters.primary import change_primary
@@ -341,3 +354,22 @@ class ChangePrimaryOperator(ClusterOperator):
     def worked_on(self) -> str:
         """Return the table."""
         return str(self.table)
+
+
+def _hours(hours: float | str) -> timedelta:
+    """Return the time that ``compare_hours`` names.
+
+    :raises ConfigurationError: it is no number of hours.
+    """
+    try:
+        found = float(hours)
+    except ValueError:
+        found = math.nan
+    except TypeError:
+        raise refusal("compare_hours", hours, "Give a number of hours: 24.") from None
+    if not 0 <= found <= _MOST_HOURS:
+        raise ConfigurationError(
+            f"The argument compare_hours is {hours!r}.",
+            remedy=f"Give a number of hours from 0 to {_MOST_HOURS}.",
+        )
+    return timedelta(hours=found)

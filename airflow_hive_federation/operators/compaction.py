@@ -16,6 +16,7 @@ from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import Lineage, LineageOperator, TableDataset, namespace
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.progress.quantities import duration, several, size
+from airflow_hive_federation.runtime.arguments import flag, texts
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -158,7 +159,7 @@ class CompactTableOperator(_CompactionOperator):
         self.table = table
         self.kind = kind
         self.partitions = partitions
-        self.wait = wait
+        self.wait = flag("wait", wait)
         self.pool_name = pool_name
 
     def perform(self, context: Context) -> CompactionResult:
@@ -178,10 +179,11 @@ class CompactTableOperator(_CompactionOperator):
 
         with as_airflow_error():
             kind = CompactionKind.of(self.kind)
+            partitions = None if self.partitions is None else texts("partitions", self.partitions)
             if not self.wait:
                 with hook.client() as client:
                     requested = request_compaction(
-                        client, self.table, kind, partitions=self.partitions, pool_name=self.pool_name
+                        client, self.table, kind, partitions=partitions, pool_name=self.pool_name
                     )
                 return CompactionResult(requests=requested)
             reports = compact_table(
@@ -189,7 +191,7 @@ class CompactTableOperator(_CompactionOperator):
                 self.table,
                 kind,
                 self.merge_runner(hook),
-                partitions=self.partitions,
+                partitions=partitions,
                 storage_options=hook.storage_options,
                 on_report=compacted,
             )
@@ -239,7 +241,7 @@ class CompactionWorkerOperator(_CompactionOperator):
         super().__init__(**kwargs)
         self.timeout_s = timeout_s
         self.max_compactions = max_compactions
-        self.until_empty = until_empty
+        self.until_empty = flag("until_empty", until_empty)
         self.pool_name = pool_name
         self.batch_size = batch_size
         self.poll_s = poll_s

@@ -13,6 +13,7 @@ from airflow_hive_federation.hooks.probes import DrainProbe, ProbeAnswer, observ
 from airflow_hive_federation.hooks.published import publish_wait, publisher_of
 from airflow_hive_federation.operators.replication_base import ReplicationOperator
 from airflow_hive_federation.replication.policy import DRAIN_POLL
+from airflow_hive_federation.runtime.arguments import flag
 from airflow_hive_federation.triggers.waiting import ProbeTrigger
 from airflow_hive_federation.waiting import wait_until
 
@@ -34,7 +35,7 @@ class FailoverStartOperator(ReplicationOperator):
     ``open_txn_timeout_s`` are aborted. Afterwards run a cycle and a verification, then
     :class:`FailoverOperator`. Returns ``{"database", "writable"}`` of the source.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param deferrable: wait in the triggerer instead of a worker slot; by default if Airflow's
@@ -46,7 +47,7 @@ class FailoverStartOperator(ReplicationOperator):
 
     def __init__(self, *, deferrable: bool | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.deferrable = deferrable
+        self.deferrable = None if deferrable is None else flag("deferrable", deferrable)
         self._answer: ProbeAnswer | None = None
 
     def perform(self, context: Context) -> SourceState:
@@ -70,10 +71,16 @@ class FailoverStartOperator(ReplicationOperator):
             return SourceState(database=policy.source_database, writable=False)
 
     def execute_complete(self, context: Context, event: dict[str, object]) -> dict[str, object]:
-        """Abort the transactions that have not ended; the trigger resumes the task here."""
+        """Abort the transactions that have not ended; the trigger resumes the task here.
+
+        A wait that another version of the package began, and whose answer this one cannot read, begins anew.
+        """
         if "error" in event:
             raise airflow_error(str(event["error"]), retryable=bool(event.get("retryable", True)))
-        self._answer = ProbeAnswer.from_json(event)
+        try:
+            self._answer = ProbeAnswer.from_json(event)
+        except ValueError as error:
+            self.log.warning("The wait begins anew, because another version ended it: %s", error)
         return self.execute(context)
 
     def _drained(self, context: Context, start: DrainStart, timeout_s: float) -> ProbeAnswer:
@@ -109,7 +116,7 @@ class FailoverOperator(ReplicationOperator):
     of the way back, which needs no bootstrap. With ``source_lost``, ``converged`` is false, there is no
     replica and no policy, and ``missing`` names the tables and partitions that killed loads have dropped.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param source_lost: the source does not answer and never will: make the target writable in its present
@@ -121,7 +128,7 @@ class FailoverOperator(ReplicationOperator):
 
     def __init__(self, *, source_lost: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.source_lost = source_lost
+        self.source_lost = flag("source_lost", source_lost)
 
     def perform(self, context: Context) -> FailoverResult:
         from airflow_hive_federation.replication.failover import switch_roles
@@ -144,7 +151,7 @@ class FailoverRollbackOperator(ReplicationOperator):
     The task fails if the roles are switched, or if a take-over made the target writable: then both sides
     could be written. Returns ``{"database", "writable"}`` of the source.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param target_lost: the target does not answer and never will: roll back all the same.
@@ -155,7 +162,7 @@ class FailoverRollbackOperator(ReplicationOperator):
 
     def __init__(self, *, target_lost: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.target_lost = target_lost
+        self.target_lost = flag("target_lost", target_lost)
 
     def perform(self, context: Context) -> SourceState:
         from airflow_hive_federation.replication.failover import roll_back_failover

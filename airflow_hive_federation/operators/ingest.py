@@ -24,6 +24,7 @@ from airflow_hive_federation.operators.lineage import (
 from airflow_hive_federation.operators.results import ResultOperator
 from airflow_hive_federation.progress.observers import spaced
 from airflow_hive_federation.progress.quantities import duration, several
+from airflow_hive_federation.runtime.arguments import flag, listed
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -132,7 +133,7 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
         self.name = name
         self.delimiter = delimiter
         self.quote = quote
-        self.header = header
+        self.header = flag("header", header)
         self.regex = regex
         self.partition = partition
         self.commit_records = commit_records
@@ -260,6 +261,9 @@ class StreamingIngestOperator(LineageOperator, ResultOperator):
     def _fields(self, request: type[DataclassInstance]) -> dict[str, Any]:
         """Return the fields of a request, each of which is an attribute of the operator."""
         values = {field.name: getattr(self, field.name) for field in fields(request)}
+        for name in ("inputs", "order_by", "partition"):
+            if name in values:
+                values[name] = listed(name, values[name])
         if self.name is None:
             del values["name"]
         return values

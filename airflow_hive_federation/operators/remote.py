@@ -24,6 +24,7 @@ from airflow_hive_federation.operators.lineage import (
 )
 from airflow_hive_federation.operators.remote_state import RemoteStatePublished
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.runtime.arguments import choice, flag, mapping
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.remotes.describe import Answer, Answers
     from airflow_hive_federation.remotes.positions import Try
     from airflow_hive_federation.remotes.reports import DropReport, RefreshReport
+    from airflow_hive_federation.remotes.statement import Kind
 
 KindName = Literal["table", "database"]
 
@@ -97,12 +99,14 @@ class _CreateRemoteOperator(_RemoteOperator):
         self.connected_to = connected_to
         self.via = via
         self.properties = properties
-        self.if_not_exists = if_not_exists
+        self.if_not_exists = flag("if_not_exists", if_not_exists)
 
     def perform(self, context: Context) -> RefreshReport:
         from airflow_hive_federation.remotes.statement import CreateRemote, Kind, parse_name
 
         kind = Kind(self.kind)
+        with as_airflow_error():
+            properties = {} if self.properties is None else mapping("properties", self.properties)
         with (
             self._state(context, self.remote, self.kind) as state,
             as_airflow_error(),
@@ -115,7 +119,7 @@ class _CreateRemoteOperator(_RemoteOperator):
                     if_not_exists=self.if_not_exists,
                     connected_to=parse_name(kind, self.connected_to) if self.connected_to else None,
                     via=self.via,
-                    properties=dict(self.properties or {}),
+                    properties=properties,
                 )
             )
             state.refreshed(remotes, report)
@@ -180,17 +184,21 @@ class DropRemoteOperator(_RemoteOperator):
         super().__init__(**kwargs)
         self.remote = remote
         self.kind = kind
-        self.if_exists = if_exists
+        self.if_exists = flag("if_exists", if_exists)
 
     def perform(self, context: Context) -> DropReport:
         from airflow_hive_federation.remotes.reports import DropReport
-        from airflow_hive_federation.remotes.statement import Kind, parse_name
+        from airflow_hive_federation.remotes.statement import parse_name
 
-        kind = Kind(self.kind)
-        with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
+        kind = _kind(self.kind)
+        with (
+            self._state(context, self.remote, kind) as state,
+            as_airflow_error(),
+            remotes_of(self.metastore_conn_id, database=self.database) as remotes,
+        ):
             existed = remotes.drop(kind, parse_name(kind, self.remote), if_exists=self.if_exists)
-        if existed:
-            self._state(context, self.remote, self.kind).dropped()
+            if existed:
+                state.dropped()
         return DropReport(remote=self.remote, existed=existed)
 
 
@@ -229,17 +237,19 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
         self.remote = remote
         self.kind = kind
         self.on_dropped = on_dropped
-        self.whole = whole
+        self.whole = flag("whole", whole)
 
     def perform(self, context: Context) -> RefreshReport:
         from airflow_hive_federation.remotes.refresh import OnDropped
-        from airflow_hive_federation.remotes.statement import Kind, parse_name
+        from airflow_hive_federation.remotes.statement import parse_name
 
-        kind = Kind(self.kind)
-        settings = HiveMetastoreHook(self.metastore_conn_id).settings
+        kind = _kind(self.kind)
+        with as_airflow_error():
+            on_dropped = None if self.on_dropped is None else choice("on_dropped", self.on_dropped, OnDropped)
+            settings = HiveMetastoreHook(self.metastore_conn_id).settings
         read: list[TableDataset] = []
         with (
-            self._state(context, self.remote, self.kind) as state,
+            self._state(context, self.remote, kind) as state,
             as_airflow_error(),
             remotes_of(self.metastore_conn_id, database=self.database) as remotes,
         ):
@@ -247,7 +257,7 @@ class RefreshRemoteOperator(LineageOperator, _RemoteOperator):
             report = remotes.refresh(
                 kind,
                 parse_name(kind, self.remote),
-                on_dropped=OnDropped(self.on_dropped) if self.on_dropped else None,
+                on_dropped=on_dropped,
                 whole=self.whole,
             )
             # The tables are refreshed: from here on, nothing but a kill may fail the task.
@@ -279,6 +289,17 @@ def _try(context: Context) -> Try | None:
     return Try(key=key, number=context["ti"].try_number) if key else None
 
 
+def _kind(kind: str) -> Kind:
+    """Return the kind of a remote from an operator's argument.
+
+    :raises AirflowFailException: there is no such kind.
+    """
+    from airflow_hive_federation.remotes.statement import Kind
+
+    with as_airflow_error():
+        return choice("kind", kind, Kind)
+
+
 class DescribeRemoteOperator(_RemoteOperator):
     """Describes a remote. Returns ``{"columns", "rows"}``, where each row is a list.
 
@@ -297,12 +318,12 @@ class DescribeRemoteOperator(_RemoteOperator):
         super().__init__(**kwargs)
         self.remote = remote
         self.kind = kind
-        self.extended = extended
+        self.extended = flag("extended", extended)
 
     def perform(self, context: Context) -> Answer:
-        from airflow_hive_federation.remotes.statement import Kind, parse_name
+        from airflow_hive_federation.remotes.statement import parse_name
 
-        kind = Kind(self.kind)
+        kind = _kind(self.kind)
         with as_airflow_error(), remotes_of(self.metastore_conn_id, database=self.database) as remotes:
             return remotes.describe(kind, parse_name(kind, self.remote), extended=self.extended)
 

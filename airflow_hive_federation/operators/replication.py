@@ -11,7 +11,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.compat import AirflowSkipException
 from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
-from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
+from airflow_hive_federation.hooks.policy_fields import group_id_of, policy_fields, rendered_policy
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
     CopiedSizes,
@@ -23,9 +23,17 @@ from airflow_hive_federation.operators.lineage import (
 from airflow_hive_federation.operators.policy_state import PolicyOperator
 from airflow_hive_federation.operators.replication_base import ReplicationOperator, SparkReplicationOperator
 from airflow_hive_federation.operators.replication_branch import ReplicationBranchOperator
-from airflow_hive_federation.operators.replication_dumps import dump_uri, is_idle, latest_dump
+from airflow_hive_federation.operators.replication_dumps import (
+    dump_uri,
+    idle_event,
+    is_idle,
+    latest_dump,
+    tables_of,
+)
 from airflow_hive_federation.operators.spark_tasks import run_name
 from airflow_hive_federation.replication.policy import KEPT_DUMPS, ReplicationPolicy
+from airflow_hive_federation.runtime.arguments import flag
+from airflow_hive_federation.runtime.arguments import whole as whole_number
 from airflow_hive_federation.sensors.transactions import OpenTransactionsDrainSensor
 
 if TYPE_CHECKING:
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
     from airflow_hive_federation.replication.dump.bootstrap import DumpSummary
     from airflow_hive_federation.replication.dump.increment_summary import IncrementSummary
     from airflow_hive_federation.replication.load.summary import LoadSummary
-    from airflow_hive_federation.replication.repair import RepairResult
+    from airflow_hive_federation.replication.repair import RepairProgress, RepairResult
     from airflow_hive_federation.replication.verify.report import VerificationResult
 
 #: The number of tables dumped side by side, over a connection each.
@@ -49,7 +57,7 @@ class BootstrapDumpOperator(PolicyOperator):
     :class:`ReplicationLoadOperator` takes; ``skipped`` holds the tables that are not replicated, with the
     reasons.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param start: the result of :class:`OpenTransactionsDrainSensor`; without it, this operator waits for open
         transactions itself. (templated)
@@ -99,7 +107,7 @@ class IncrementalDumpOperator(ReplicationOperator):
     "lease", "lost", "idle", "skipped", "retained", "dropped", "unreadable"}``, which
     :class:`ReplicationLoadOperator` takes. If nothing has changed (``idle``), no dump is written.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore, which holds the event at which the
         increment begins. (templated)
@@ -148,13 +156,13 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
     "tables", "partitions", "functions", "idle", "skipped"}``; ``skipped`` is also a run facet of OpenLineage.
     The task is skipped if ``dump`` is a list of tasks that were all skipped.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param dump: the result of :class:`BootstrapDumpOperator` or :class:`IncrementalDumpOperator`, the URI of
         a dump, or a list of these, of which the latest is used. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the copy job. (templated)
+    :param spark_conf: Spark properties of the copy job. (values templated)
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
@@ -180,7 +188,7 @@ class ReplicationLoadOperator(LineageOperator, _DumpUsingOperator):
                     spark.wait_for_copy(dump_uri(dump), source_pool)
             with source.pool() as source_pool, target.pool() as target_pool:
                 if is_idle(dump):
-                    event_id = int(dump["event_id"])
+                    event_id = idle_event(dump)
                     summary = load_idle(target_pool, policy, event_id, observer=self.observer)
                     self.publish_cycle(context, source_pool, target_pool, policy, skipped=None)
                     return summary
@@ -206,13 +214,13 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
     "event_id", "tables", "not_compared", "differences", "failures", "unread", "differing"}``; each of
     ``tables`` is a mapping with ``name``, ``source_rows``, ``target_rows``, ``digest_equal`` and more.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param dump: the result of an operator of this module, the URI of a dump, or a list of these, of which the
         latest is used. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the job that reads both sides. (templated)
+    :param spark_conf: Spark properties of the job that reads both sides. (values templated)
     :param whole: compare files and rows of all tables, not only of those that have changed since a
         verification last found them equal.
     :param every: the number of cycles per verification, from 1 to 10. The task is skipped after the others;
@@ -238,16 +246,16 @@ class VerifyReplicaOperator(LineageOperator, _DumpUsingOperator):
         **kwargs: object,
     ) -> None:
         super().__init__(**kwargs)
-        if not 1 <= every <= KEPT_DUMPS:
+        if not 1 <= whole_number("every", every) <= KEPT_DUMPS:
             raise ConfigurationError(
                 f"One verification in {every} cycles is impossible, because the dumps of {KEPT_DUMPS} cycles "
                 "are kept, which name the changes to compare.",
                 remedy=f"Give a number of cycles from 1 to {KEPT_DUMPS}.",
             )
-        self.whole = whole
+        self.whole = flag("whole", whole)
         self.every = every
-        self.row_digests = row_digests
-        self.fail = fail
+        self.row_digests = flag("row_digests", row_digests)
+        self.fail = flag("fail", fail)
 
     def perform(self, context: Context) -> VerificationResult:
         from airflow_hive_federation.replication.verify.unverified import is_due, tables_to_compare
@@ -296,13 +304,13 @@ class RepairReplicaOperator(LineageOperator, SparkReplicationOperator):
     "differences", "failures", "unread", "differing", "repaired", "repaired_tables", "replaced_tables"}``: the
     result of the last verification, and the differences and tables that were repaired.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param report: the result of :class:`VerifyReplicaOperator` (with ``fail=False``): only the tables that it
         names are read and repaired. Without a report, all tables are verified. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the jobs. (templated)
+    :param spark_conf: Spark properties of the jobs. (values templated)
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
@@ -317,17 +325,12 @@ class RepairReplicaOperator(LineageOperator, SparkReplicationOperator):
         self.report = report
 
     def perform(self, context: Context) -> RepairResult:
-        from airflow_hive_federation.replication.repair import (
-            RepairProgress,
-            RepairResult,
-            repair_replica,
-        )
+        from airflow_hive_federation.replication.repair import RepairResult, repair_replica
 
         with self.leaving():
             source, target, policy = self.ends()
             spark, copied = self.spark(policy), CopiedSizes(self.observer)
-            # Tables with unreadable rows are not repaired, but fail the task if they are still unreadable.
-            tables = {*self.report["differing"], *self.report.get("unread", ())} if self.report else None
+            tables = tables_of(self.report) if self.report else None
             if tables is not None and not tables:
                 self.log.info("The report names no difference: nothing is done.")
                 return RepairResult.of_report(self.report)
@@ -339,7 +342,7 @@ class RepairReplicaOperator(LineageOperator, SparkReplicationOperator):
                     run_copy=spark.copy_runner(policy),
                     run_verify=spark.verify_runner(run_name(context)),
                     tables=tables,
-                    begun=RepairProgress.from_json(self._progress) if self._progress else None,
+                    begun=self._begun(),
                     retried=getattr(context.get("ti"), "try_number", 1) > 1,
                     observer=copied,
                 )
@@ -349,6 +352,15 @@ class RepairReplicaOperator(LineageOperator, SparkReplicationOperator):
             self.lineage = note_repair(context, *ends, policy, repaired, copied=copied)
             repaired.report.raise_if_different()
             return repaired.result()
+
+    def _begun(self) -> RepairProgress | None:
+        from airflow_hive_federation.replication.repair import RepairProgress
+
+        try:
+            return RepairProgress.from_json(self._progress) if self._progress else None
+        except ValueError as error:
+            self.log.warning("The repair begins anew, because another version began it: %s", error)
+            return None
 
 
 def replicate_database(
@@ -379,17 +391,12 @@ def replicate_database(
     :param verify_every: the number of cycles per verification, from 1 to 10, which compares what all of them
         have changed; a verification takes longer than a small cycle, and holds up the next run.
     :param group_id: the id of the group; ``replicate_<policy name>`` by default.
-    :raises ConfigurationError: the policy has an unknown field or lacks a required one, or its name is a
-        template and no ``group_id`` is given.
+    :raises ConfigurationError: the policy has an unknown field or lacks a required one, or its name cannot
+        name a task group (a template, for instance) and no ``group_id`` is given.
     """
     fields = policy_fields(policy)
-    if group_id is None and "{{" in fields["name"]:
-        raise ConfigurationError(
-            f"The name {fields['name']!r} of the replication policy cannot name a task group.",
-            remedy="Give group_id.",
-        )
     with TaskGroup(
-        group_id or f"replicate_{fields['name'].replace('.', '_')}",
+        group_id_of(fields["name"], group_id),
         tooltip=f"Replicates Hive database {fields['source_database']}",
     ) as group:
         cycle_tasks(
@@ -467,7 +474,12 @@ def cycle_tasks(
         **spark,
     )
     verify = VerifyReplicaOperator(
-        task_id="verify", dump=load.output, whole=verify_whole, every=verify_every, **ends, **spark
+        task_id="verify",
+        dump=load.output,
+        whole=flag("verify_whole", verify_whole),
+        every=whole_number("verify_every", verify_every),
+        **ends,
+        **spark,
     )
     decide = ReplicationBranchOperator(
         task_id=_DECIDE,

@@ -12,12 +12,13 @@ from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.policy_state import PolicyOperator
 from airflow_hive_federation.operators.spark_tasks import SparkOperator
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.runtime.arguments import mapping
 
 
 class ReplicationOperator(PolicyOperator):
     """Base of the operators that use a policy and the metastores of its source and its target.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
@@ -54,11 +55,11 @@ class ReplicationOperator(PolicyOperator):
 class SparkReplicationOperator(SparkOperator, ReplicationOperator):
     """Base of the operators that use both ends, and Spark to work on their files.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the job. (templated)
+    :param spark_conf: Spark properties of the job. (values templated)
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
@@ -77,7 +78,7 @@ class SparkReplicationOperator(SparkOperator, ReplicationOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.spark_conn_id = spark_conn_id
-        self.spark_conf = dict(spark_conf or {})
+        self.spark_conf = {} if spark_conf is None else mapping("spark_conf", spark_conf)
 
     def spark(self, policy: ReplicationPolicy) -> SparkPipelineHook:
         """Return the Spark hook with the policy's storage options, whose job :meth:`on_kill` stops."""

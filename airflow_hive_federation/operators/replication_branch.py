@@ -24,7 +24,7 @@ class ReplicationBranchOperator(BaseBranchOperator):
 
     Returns the id of the chosen task; the other branch is skipped.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param bootstrap_task_id: the first task of the bootstrap.
     :param increment_task_id: the first task of an increment.

@@ -11,6 +11,7 @@ from airflow_hive_federation.hooks.error_translation import as_airflow_error
 from airflow_hive_federation.hooks.group_fields import group_fields, rendered_group
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.page_links import SparkLink
+from airflow_hive_federation.hooks.policy_fields import group_id_of
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.lineage import (
     REPLICATED,
@@ -23,6 +24,7 @@ from airflow_hive_federation.operators.lineage import (
 from airflow_hive_federation.operators.policy_state import GroupStateOperator
 from airflow_hive_federation.operators.spark_tasks import SparkOperator, run_name
 from airflow_hive_federation.replication.group_policy import ReplicationGroup
+from airflow_hive_federation.runtime.arguments import flag, mapping
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -41,11 +43,11 @@ class _GroupOperator(SparkOperator, GroupStateOperator):
     """Base of the operators of a group.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the jobs. (templated)
+    :param spark_conf: Spark properties of the jobs. (values templated)
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
 
@@ -74,7 +76,7 @@ class _GroupOperator(SparkOperator, GroupStateOperator):
         self.source_conn_id = source_conn_id
         self.target_conn_id = target_conn_id
         self.spark_conn_id = spark_conn_id
-        self.spark_conf = dict(spark_conf or {})
+        self.spark_conf = {} if spark_conf is None else mapping("spark_conf", spark_conf)
 
     def ends(self) -> tuple[HiveMetastoreHook, HiveMetastoreHook, ReplicationGroup]:
         """Return the hooks of source and target, and the group with the storage options of both."""
@@ -126,11 +128,11 @@ class GroupBootstrapOperator(_GroupLoadingOperator):
     "event_id", "members", "idle"}``; each of ``members`` is the result of such an operator.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the copy jobs. (templated)
+    :param spark_conf: Spark properties of the copy jobs. (values templated)
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
     """
 
@@ -176,7 +178,7 @@ class GroupDumpOperator(_GroupOperator):
     :class:`GroupLoadOperator` takes.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
@@ -206,12 +208,12 @@ class GroupLoadOperator(_GroupLoadingOperator):
     "event_id", "members", "idle"}``; each of ``members`` is the result of such an operator.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param dump: the result of :class:`GroupDumpOperator`. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the copy jobs. (templated)
+    :param spark_conf: Spark properties of the copy jobs. (values templated)
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
     :raises ConfigurationError: the group or a policy has an unknown field, or lacks a required field.
@@ -264,11 +266,11 @@ class GroupVerifyOperator(_GroupOperator):
     :class:`~.replication.VerifyReplicaOperator`.
 
     :param group: a :class:`ReplicationGroup`; or a mapping with ``name`` and ``policies``, whose other fields
-        are for all policies. (templated)
+        are for all policies. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param spark_conn_id: the connection of the apache-spark provider. (templated)
-    :param spark_conf: Spark properties of the job that reads both sides. (templated)
+    :param spark_conf: Spark properties of the job that reads both sides. (values templated)
     :param whole: compare files and rows of all tables, not only of those that the last cycle changed.
     :param deferrable: leave the worker slot while a job works on a cluster, which needs deploy mode
         ``cluster``; by default if Airflow's ``[operators] default_deferrable`` is set, and the task can.
@@ -279,7 +281,7 @@ class GroupVerifyOperator(_GroupOperator):
 
     def __init__(self, *, whole: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.whole = whole
+        self.whole = flag("whole", whole)
 
     def perform(self, context: Context) -> GroupVerification:
         from airflow_hive_federation.replication.groups.status import (
@@ -341,12 +343,12 @@ def replicate_group(
         "spark_conf": spark_conf,
     }
     with TaskGroup(
-        group_id or f"replicate_{str(fields['name']).replace('.', '_')}",
+        group_id_of(fields["name"], group_id),
         tooltip=f"Replicates consistency group {fields['name']}",
     ) as tasks:
         bootstrap = GroupBootstrapOperator(task_id="bootstrap", **arguments)
         dump = GroupDumpOperator(task_id="dump", **arguments)
         load = GroupLoadOperator(task_id="load", dump=dump.output, **arguments)
-        verify = GroupVerifyOperator(task_id="verify", whole=verify_whole, **arguments)
+        verify = GroupVerifyOperator(task_id="verify", whole=flag("verify_whole", verify_whole), **arguments)
         bootstrap >> dump >> load >> verify
     return tasks

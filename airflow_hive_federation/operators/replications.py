@@ -11,8 +11,9 @@ from airflow.sdk import BaseOperator, task_group
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.hooks.error_translation import as_airflow_error, error_text
-from airflow_hive_federation.hooks.policy_fields import NAMES, policy_fields, rendered_policy
+from airflow_hive_federation.hooks.policy_fields import NAMES, policy_fields, rendered_fields, rendered_policy
 from airflow_hive_federation.operators.replication import cycle_tasks
+from airflow_hive_federation.runtime.arguments import mapping
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,7 +36,7 @@ class ReplicationPoliciesOperator(BaseOperator):
         fields, the name of the database; or the same as JSON, for instance from an Airflow Variable; or the
         path of a ``.toml`` file with ``[[policies]]``, or of a ``.json`` file. (templated)
     :param defaults: fields for all policies that lack them. A policy without a ``name`` takes the name of its
-        target database, or of its source database. (templated)
+        target database, or of its source database. (values templated)
     :raises ConfigurationError: the list of policies cannot be read.
     """
 
@@ -48,7 +49,7 @@ class ReplicationPoliciesOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.policies = policies
-        self.defaults = dict(defaults or {})
+        self.defaults = {} if defaults is None else mapping("defaults", defaults)
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         with as_airflow_error():
@@ -69,6 +70,7 @@ def replicate_databases(
     spark_conf: Mapping[str, str] | None = None,
     deferrable: bool = True,
     verify_whole: bool = False,
+    verify_every: int = 1,
     group_id: str = "replicate",
 ) -> DAGNode:
     """Build the mapped task group that keeps several databases in step, with one instance per policy.
@@ -90,6 +92,7 @@ def replicate_databases(
             spark={"spark_conn_id": spark_conn_id, "spark_conf": spark_conf},
             deferrable=deferrable,
             verify_whole=verify_whole,
+            verify_every=verify_every,
             called=_CALLED,
         )
 
@@ -143,10 +146,14 @@ def _judged_policy(given: object, defaults: Mapping[str, object]) -> dict[str, o
         return {**complete_policy(given, defaults), _PROBLEM: None}
     except ConfigurationError as error:
         fields = given if isinstance(given, Mapping) else {"source_database": str(given)}
-        names = {name: fields.get(name) for name in ("name", "target_database", "source_database")}
+        names = {name: _text(fields.get(name)) for name in ("name", "target_database", "source_database")}
         # Airflow's UI shows this name for the instance.
-        names["name"] = next((str(value) for value in names.values() if value), "(without a name)")
+        names["name"] = next((value for value in names.values() if value), "(without a name)")
         return {**dict.fromkeys(sorted(NAMES)), **names, _PROBLEM: error_text(error)}
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def complete_policy(given: object, defaults: Mapping[str, object]) -> dict[str, object]:
@@ -161,8 +168,9 @@ def complete_policy(given: object, defaults: Mapping[str, object]) -> dict[str, 
     fields = {"source_database": given} if isinstance(given, str) else dict(given)
     fields = {**defaults, **fields}
     fields.setdefault("name", fields.get("target_database") or fields.get("source_database"))
-    rendered_policy(policy_fields(fields), {})
-    return {name: fields.get(name) for name in sorted(NAMES)}
+    rendered = rendered_fields(policy_fields(fields))
+    rendered_policy(rendered, {})
+    return {name: rendered.get(name) for name in sorted(NAMES)}
 
 
 def _loaded(text: str) -> object:

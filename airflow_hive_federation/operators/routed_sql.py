@@ -17,6 +17,7 @@ from airflow_hive_federation.operators.lineage import LineageOperator
 from airflow_hive_federation.operators.lineage import routed as lineage_of
 from airflow_hive_federation.operators.script_writes import ScriptWrites
 from airflow_hive_federation.operators.spark_tasks import run_name
+from airflow_hive_federation.runtime.arguments import flag
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -89,10 +90,10 @@ class RoutedSqlOperator(LineageOperator, ClusterOperator):
         self.cluster = cluster
         self.database = database
         self.policy = policy
-        self.check_files = check_files
+        self.check_files = flag("check_files", check_files)
         self.max_rows = max_rows
         self.history = history
-        self.record = record
+        self.record = flag("record", record)
         self._spark: SparkPipelineHook | None = None
         self._killed = False
 

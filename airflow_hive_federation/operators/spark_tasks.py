@@ -19,6 +19,7 @@ from airflow_hive_federation.hooks.metastore import HiveMetastoreHook
 from airflow_hive_federation.hooks.probes import JobProbe, ProbeAnswer
 from airflow_hive_federation.hooks.spark import SparkPipelineHook
 from airflow_hive_federation.operators.results import ResultOperator
+from airflow_hive_federation.runtime.arguments import flag
 from airflow_hive_federation.triggers.waiting import ProbeTrigger
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy
 
@@ -50,7 +51,7 @@ class SparkOperator(ResultOperator):
 
     def __init__(self, *, deferrable: bool | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.deferrable = deferrable
+        self.deferrable = None if deferrable is None else flag("deferrable", deferrable)
         self._spark: SparkPipelineHook | None = None
         self._killed = False
         self._awaited: tuple[AwaitedJob, ...] = ()
@@ -107,19 +108,27 @@ class SparkOperator(ResultOperator):
     ) -> dict[str, object]:
         """Execute the task anew, which finds the result of its job; the trigger resumes the task here.
 
+        A task that another version of the package left or resumes finds its job as the next try would.
+
         :param left: the values with which the task has left its worker.
         """
         if "error" in event:
             # The job may still be at work: the next try finds it.
             raise airflow_error(str(event["error"]), retryable=bool(event.get("retryable", True)))
-        self._awaited = tuple(AwaitedJob(**job) for job in left["awaited"])
-        self._borrowed = tuple((str(conn_id), int(txn_id)) for conn_id, txn_id in left["borrowed"])
-        self._deadline_s = left["deadline_s"]
-        self._progress = left["progress"]
-        self.application_url = str(left["application_url"])
-        if not ProbeAnswer.from_json(event).ready:
+        try:
+            self._borrowed = tuple((str(conn_id), int(txn_id)) for conn_id, txn_id in left["borrowed"])
+            self._deadline_s = left["deadline_s"]
+            answer, probe = ProbeAnswer.from_json(event), JobProbe(**left["probe"])
+            awaited = tuple(AwaitedJob(**job) for job in left["awaited"])
+            self._progress = left["progress"]
+            self.application_url = str(left["application_url"])
+        except (LookupError, TypeError, ValueError) as error:
+            self.log.warning("The task begins anew, because another version ended its wait: %r", error)
+            return self.execute(context)
+        self._awaited = awaited
+        if not answer.ready:
             with as_airflow_error():
-                JobProbe(**left["probe"]).stop()
+                probe.stop()
                 self._give_back()
             raise AirflowException(
                 f"The Spark job did not end within the task's execution_timeout of {self.execution_timeout}."

@@ -6,6 +6,9 @@ import re
 
 from airflow_hive_federation.errors import ConfigurationError
 
+#: Operating systems count the milliseconds of a wait for a socket in 32 bits, which is 24 days.
+LONGEST_TIMEOUT_S = 7 * 24 * 3600
+
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
 _UNITS_S = {
     "ms": 1e-3, "msec": 1e-3, "us": 1e-6, "usec": 1e-6, "ns": 1e-9, "nsec": 1e-9,

@@ -11,6 +11,7 @@ from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_
 from airflow_hive_federation.hooks.probes import LagProbe
 from airflow_hive_federation.hooks.published import publisher_of
 from airflow_hive_federation.replication.policy import ReplicationPolicy
+from airflow_hive_federation.runtime.arguments import whole
 from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.sensors.waiting import ProbeSensor
 
@@ -24,7 +25,7 @@ class ReplicationLagSensor(ProbeSensor):
     Returns ``{"events", "seconds"}``: the number of events of the source's database that the target lacks,
     and the age of the oldest. Files of external tables change without events and do not count.
 
-    :param policy: a :class:`ReplicationPolicy`, or its fields as a mapping. (templated)
+    :param policy: a :class:`ReplicationPolicy`, or a mapping of its fields. (values templated)
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param max_lag: seconds, or text in Hive's form (``15m``); 0 waits until nothing is missing. (templated)
@@ -66,7 +67,7 @@ class ReplicationLagSensor(ProbeSensor):
         self.source_conn_id = source_conn_id
         self.target_conn_id = target_conn_id
         self.max_lag = max_lag
-        self.max_lag_events = max_lag_events
+        self.max_lag_events = None if max_lag_events is None else whole("max_lag_events", max_lag_events)
         self._by: dict[str, object] | None = None
 
     def pre_execute(self, context: Context) -> None:

@@ -22,6 +22,7 @@ from airflow_hive_federation.hooks.compat import (
 from airflow_hive_federation.hooks.error_translation import airflow_error, as_airflow_error
 from airflow_hive_federation.hooks.probes import Probe, ProbeAnswer, observed
 from airflow_hive_federation.hooks.progress import task_observer
+from airflow_hive_federation.runtime.arguments import flag
 from airflow_hive_federation.runtime.durations import duration_s
 from airflow_hive_federation.triggers.waiting import ProbeTrigger
 from airflow_hive_federation.waiting import PATIENCE_S, PollPolicy, wait_until
@@ -55,7 +56,7 @@ class ProbeSensor(BaseSensorOperator):
         super().__init__(**({"timeout": timeout} if is_number else {}), **kwargs)
         if not is_number and timeout is not None:
             self.timeout = timeout
-        self.deferrable = deferrable
+        self.deferrable = flag("deferrable", deferrable)
         self._answer: ProbeAnswer | None = None
 
     @abstractmethod

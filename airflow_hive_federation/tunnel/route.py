@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.runtime.durations import LONGEST_TIMEOUT_S
 
 DEFAULT_PORT = 22
 KNOWN_HOSTS = "~/.ssh/known_hosts"
@@ -70,9 +71,10 @@ class TunnelSettings:
             raise ConfigurationError(
                 "The SSH route has no hop.", remedy="Write user@host -> user@host, at least one."
             )
-        if self.timeout_s <= 0:
+        if not 0 < self.timeout_s <= LONGEST_TIMEOUT_S:
             raise ConfigurationError(
-                f"The timeout of an SSH route is {self.timeout_s} s.", remedy="Give seconds above 0."
+                f"The timeout of an SSH route is {self.timeout_s} s.",
+                remedy=f"Give seconds above 0, and no more than {LONGEST_TIMEOUT_S} (a week).",
             )
 
     def __str__(self) -> str:

@@ -35,6 +35,7 @@ from airflow_hive_federation.model.content_marks import content_mark, visible_fi
 from airflow_hive_federation.model.files import FileEntry
 from airflow_hive_federation.model.partitions import partition_name
 from airflow_hive_federation.model.write_ids import ValidWriteIds
+from airflow_hive_federation.runtime.arguments import texts
 from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.transactions.snapshots import Snapshot
@@ -132,7 +133,9 @@ def chosen_partitions(
     """Return the requested partitions by name; an empty mapping for a table without partitions.
 
     :raises CopyRefusedError: the table has no partitions, or lacks one of them.
+    :raises ConfigurationError: the partitions are no list of names.
     """
+    named = None if partitions is None else frozenset(texts("partitions", partitions))
     if not table.partitionKeys:
         if partitions is not None or where is not None:
             remedy = "Name the table alone, without partitions and without a condition."
@@ -151,9 +154,7 @@ def chosen_partitions(
                 f"{keys[0]} >= '2026-01-01'.",
             ) from error
         by_name = {partition_name(keys, partition.values or []): partition for partition in partitions_found}
-        return {
-            name: partition for name, partition in by_name.items() if partitions is None or name in partitions
-        }
+        return {name: partition for name, partition in by_name.items() if named is None or name in named}
     chosen = partitions_by_name(client, table, partitions)
     for name in partitions or ():
         if name not in chosen:

@@ -145,7 +145,7 @@ def test_the_command_line_finds_connections_of_airflows_database(
         )
         copied.commit()
     done = subprocess.run(
-        [sys.executable, "-m", "airflow_hive_federation.cli.main", "doctor", "mine"],
+        [sys.executable, "-m", "airflow_hive_federation.cli.main", "doctor", "mine", "--json"],
         env={**home, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{database}"},
         cwd=home["AIRFLOW_HOME"],
         capture_output=True,
@@ -155,7 +155,10 @@ def test_the_command_line_finds_connections_of_airflows_database(
     )
     # Nothing listens on port 1.
     assert done.returncode == 1
-    assert "No metastore answers: thrift://127.0.0.1:1" in done.stdout, done.stderr
+    findings = json.loads(done.stdout)
+    assert "No metastore answers: thrift://127.0.0.1:1" in findings[-1]["detail"], done.stderr
+    # Airflow logs this of each such connection in its database.
+    assert "shall not contain '_'" in done.stderr
 
 
 def test_the_wheel(wheel: Path) -> None:

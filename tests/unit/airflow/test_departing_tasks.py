@@ -167,6 +167,29 @@ def test_task_takes_the_result_when_it_returns(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
+    ("event", "left_out"),
+    [
+        ({}, ""),
+        ({"ready": True, "state": {"event": "forgotten"}, "value": 1}, ""),
+        (None, "probe"),
+        (None, "awaited"),
+    ],
+)
+def test_a_task_that_another_version_left_or_resumes_finds_its_job(
+    event: dict[str, Any] | None, left_out: str, cluster: Cluster
+) -> None:
+    deferred = left(cluster.task())
+    trigger, kwargs = stored(deferred)
+    claim = cluster.driver()
+    cluster.end(claim, result_report({"copied": 3}))
+    values = {name: value for name, value in kwargs["left"].items() if name != left_out}
+    given = {"left": values, "event": event_of(trigger) if event is None else event}
+    resumed = cluster.task().resume_execution(deferred.method_name, given, {})  # type: ignore[arg-type]
+    assert resumed == {"copied": 3}
+    assert len(cluster.calls) == 1
+
+
+@pytest.mark.parametrize(
     ("error", "expected"),
     [
         (FileVanishedError("f is gone", path="f"), "FileVanishedError: f is gone"),

@@ -68,7 +68,18 @@ def test_the_bound_of_answers(connection: Define, given: Any) -> None:
         ({"host": "h", "extra": {"call_timeout_s": 0}}, "call_timeout_s", "call_timeout_s is 0.0."),
         ({"host": "h", "extra": {"max_answer_bytes": 0}}, "max_answer_bytes", "max_answer_bytes is 0."),
         ({"extra": {"uris": "thirft://a:1"}}, "uris", "'thirft://a:1' is no metastore URI."),
-        ({"host": "ann@h"}, "host", "names a user before its host (h)"),
+        ({"host": "ann@h"}, "host", "the host names a user before the server."),
+        ({"host": "thrift://ann:hidden@h:9083"}, "host", "the host names a user before the server."),
+        ({"host": "thrift://a:9083,thrift://b:9083"}, "host", "the host names several servers."),
+        ({"extra": {"uris": "thrift://[hidden]:1"}}, "uris", "A metastore URI is malformed"),
+        ({"extra": {"uris": "thrift:ann:hidden@h"}}, "uris", "names a user before its host"),
+        ({"host": "h", "extra": {"call_timeout_s": "nan"}}, "call_timeout_s", "call_timeout_s is nan."),
+        ({"host": "h", "extra": {"call_timeout_s": 1e12}}, "call_timeout_s", "is 1000000000000.0."),
+        ({"host": "h", "extra": {"connect_timeout_s": "inf"}}, "connect_timeout_s", "is inf."),
+        ({"host": "h", "extra": {"ssh_route": "u@h", "ssh_timeout_s": "inf"}}, "ssh_timeout_s", "is inf s."),
+        ({"host": "h", "extra": "tls_key_password=hidden"}, "extra", "the extra is no JSON object."),
+        ({"host": "h", "extra": ["hidden"]}, "extra", "the extra is no JSON object."),
+        ({"host": "h", "conn_type": "spark"}, "conn_type", "is of type 'spark'"),
         ({"extra": {"uris": "thrift://ann:hidden@a"}}, "uris", "names a user before its host"),
         ({"extra": {"uris": "thrift://a?token=hidden"}}, "uris", "has a query or a fragment"),
         ({"host": "h", "extra": {"grpc_cluster": "C2"}}, "host", "settings of gRPC, and no URI is grpc://."),
@@ -103,7 +114,7 @@ def test_impossible_settings_name_their_connection(
         _ = HiveMetastoreHook(conn_id).settings
     error = caught.value
     assert message in error.message
-    assert field in error.message
+    assert field.removeprefix("conn_") in error.message
     assert (error.facts["conn_id"], error.facts["field"]) == (conn_id, field)
     assert error.remedy
     assert error.message.count("Connection ") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -96,6 +97,25 @@ def test_a_policy_is_called_after_its_database() -> None:
         complete_policy("a", {})
 
 
+def test_the_fields_of_a_policy_have_their_types() -> None:
+    """A database may have digits for its name, which TOML and JSON read as a number."""
+    given = {
+        "source_database": 2024,
+        "into_existing": "yes",
+        "parallel_copies": "3",
+        "table_names": "{'a': 'b'}",
+    }
+    fields = complete_policy({**given, "allowed_source_roots": "s3://a,s3://b"}, DEFAULTS)
+    assert (fields["name"], fields["source_database"]) == ("2024", "2024")
+    assert (fields["into_existing"], fields["parallel_copies"]) == (True, 3)
+    assert fields["table_names"] == {"a": "b"}
+    assert fields["allowed_source_roots"] == ["s3://a", "s3://b"]
+    json.dumps(fields)
+    task = ReplicationPoliciesOperator(task_id="policies", policies=[given], defaults=DEFAULTS)
+    (policy,) = task.execute({})  # type: ignore[arg-type]
+    assert (policy["name"], policy["problem"]) == ("2024", None)
+
+
 def problems(policies: list[Any], defaults: dict[str, Any] = DEFAULTS) -> dict[str, str | None]:
     """Return the problem of each policy, by the task that reads policies."""
     task = ReplicationPoliciesOperator(task_id="policies", policies=policies, defaults=defaults)
@@ -127,6 +147,17 @@ def test_policies_that_get_in_each_others_way(policies: list[Any]) -> None:
             "healthy",
             "perhaps",
         ),
+        (
+            {"source_database": "a", "allowed_source_roots": True},
+            "a",
+            "allowed_source_roots of the replication",
+        ),
+        ({"source_database": "a", "allowed_source_roots": [1]}, "a", "is of type int"),
+        ({"source_database": "a", "allowed_source_roots": {"s3://b": 1}}, "a", "is of type dict"),
+        ({"source_database": date(2026, 1, 1)}, "2026-01-01", "source_database of the replication policy is"),
+        ({"source_database": "a", "include_tables": date(2026, 1, 1)}, "a", "is of type date"),
+        ({"source_database": "a", "name": True}, "True", "name of the replication policy is of type bool"),
+        ({"source_database": "a", 1: 2}, "a", "no fields named ['1']"),
         (3, "3", "no replication policy"),
         ({}, "(without a name)", "needs the fields"),
     ],

@@ -219,6 +219,25 @@ def test_a_wait_that_another_version_ended_begins_anew(
         lag_sensor().resume_execution("execute_complete", {"event": event}, {})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    "event", [{}, {"ready": True, "done": 1}, {**READY.to_json(), "state": {"event": "forgotten"}}]
+)
+def test_a_failover_whose_wait_another_version_ended_begins_it_anew(
+    event: dict[str, Any], connection: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marked: list[str] = []
+    monkeypatch.setattr(
+        "airflow_hive_federation.replication.failover.mark_source",
+        lambda *_, **__: marked.append("marked"),
+    )
+    conn_id = connection(host="127.0.0.1", port=1)
+    start = FailoverStartOperator(
+        task_id="start", policy=POLICY, source_conn_id=conn_id, target_conn_id=conn_id
+    )
+    resumed = start.resume_execution("execute_complete", {"event": event}, {})  # type: ignore[arg-type]
+    assert (resumed, marked) == ({"database": "shop", "writable": False}, ["marked"])
+
+
 def test_an_error_of_another_version_may_be_retried() -> None:
     with pytest.raises(AirflowException, match="a:1 does not answer") as caught:
         lag_sensor().execute_complete({}, {"error": "a:1 does not answer"})  # type: ignore[arg-type]

@@ -100,6 +100,17 @@ def test_an_interrupt(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     assert capsys.readouterr().err == "hive-federation doctor: interrupted\n"
 
 
+def test_an_interrupt_while_the_command_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("airflow_hive_federation.cli.doctor.add_parser", interrupted)
+    assert main(["doctor", "thrift://h"]) == 130
+    assert capsys.readouterr().err == "hive-federation: interrupted\n"
+
+
 def test_doctor_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "thrift://127.0.0.1:1"]) == 1
     report = capsys.readouterr().out

@@ -130,3 +130,28 @@ def test_a_failed_job_is_a_line_unless_its_log_is_asked_for(
     assert "the disk is nearly full" in error
     assert ("Running Spark" in error) is verbose
     assert ("Run it again with --verbose" in error) is not verbose
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--source-lost", "--roll-back"],
+        ["--source-lost", "--back", "b.toml"],
+        ["--roll-back", "--back", "b.toml"],
+        ["--roll-back", "--target-lost", "--source-lost"],
+    ],
+)
+def test_a_failover_is_of_one_kind(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise one of two options would win, and a take-over be the answer to a wish to roll back."""
+    with pytest.raises(SystemExit) as ended:
+        main(["replicate", "failover", "p.toml", *options])
+    assert ended.value.code == 2
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [[], ["--source-lost"], ["--back", "b.toml"]])
+def test_a_failover_needs_its_target(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["replicate", "failover", "/no/such/file", "--target-lost", *options]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--target-lost is not for a failover" in line
+    assert "Remedy: Add --roll-back" in line

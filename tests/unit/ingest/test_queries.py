@@ -176,7 +176,7 @@ def test_wide_rows_are_fetched_by_the_few(row: tuple[Any, ...], count: int) -> N
         ({"table": "t"}, "names no table"),
         ({"commit_records": 0}, "commit_records is 0"),
         ({"order_by": ()}, "needs columns"),
-        ({"order_by": "id"}, "needs columns"),
+        ({"order_by": "id"}, "order_by is of type str"),
         ({"order_by": ["id; DROP"]}, "not the name of a column"),
     ],
 )
