@@ -5,7 +5,10 @@ Every few minutes, it ingests the new files below a directory or prefix, each re
 holds the position, and the transaction that commits the records moves it, so a failed task is simply run
 again. File names have to begin with a time, so that new files sort after those already ingested.
 
-It needs a connection of type *Hive metastore (federation)*.
+It needs a connection of type *Hive metastore (federation)*. Files arrive in the directory, or the prefix in
+an object store, that the Airflow variable `hive_federation_ingest_root` names. Bad records go to the
+directory of `hive_federation_dead_letters`. Both are not in the form: users who trigger a run may not choose
+files of the worker.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param
 
 from airflow_hive_federation.operators.ingest import StreamingIngestOperator
+
+_ROOT = "{{ var.value.get('hive_federation_ingest_root', '/var/lib/hive-federation/arrived') }}"
+_DEAD_LETTERS = "{{ var.value.get('hive_federation_dead_letters', '/var/lib/hive-federation/dead-letters') }}"
 
 with DAG(
     dag_id="ingest_files",
@@ -30,16 +36,11 @@ with DAG(
     params={
         "table": Param("testing.alerts", type="string", title="Table", description="database.table"),
         "inputs": Param(
-            "file:/data/alerts",
+            "alerts",
             type="string",
-            title="Directory or prefix of the files",
-            description="URI, with * in the last part if need be",
-        ),
-        "dead_letters": Param(
-            "/var/lib/hive-federation/dead-letters",
-            type="string",
-            title="Directory of bad records",
-            description="Takes a file for each run that meets records that cannot be read",
+            title="Files",
+            description="A directory or file in that of the variable hive_federation_ingest_root; "
+            "the last part may be a pattern with *",
         ),
         "metastore_conn_id": Param(
             "hive_federation_default",
@@ -52,9 +53,9 @@ with DAG(
     StreamingIngestOperator(
         task_id="ingest",
         table="{{ params.table }}",
-        inputs=["{{ params.inputs }}"],
+        inputs=[f"{_ROOT}/{{{{ params.inputs }}}}"],
         file_format="csv",
-        dead_letters="{{ params.dead_letters }}/{{ run_id }}.jsonl",
+        dead_letters=f"{_DEAD_LETTERS}/{{{{ run_id }}}}.jsonl",
         dead_letter_limit=1000,
         metastore_conn_id="{{ params.metastore_conn_id }}",
     )

@@ -10,15 +10,21 @@ from typing import Any, Literal, TypeAlias
 
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.dead_letters import DeadLetter, DeadLetterFile
-from airflow_hive_federation.ingest.errors import SerializationError
+from airflow_hive_federation.ingest.errors import InvalidColumn, SerializationError
 from airflow_hive_federation.ingest.formats.arrow_records import ArrowRecordWriter
 from airflow_hive_federation.ingest.formats.delimited import StrictDelimitedInputWriter
 from airflow_hive_federation.ingest.formats.json_records import StrictJsonWriter
 from airflow_hive_federation.ingest.formats.quoted import QUOTE, Dialect, QuotedInputWriter
 from airflow_hive_federation.ingest.formats.regex_records import StrictRegexWriter
-from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES, AbstractRecordWriter, Malformed
+from airflow_hive_federation.ingest.formats.writers import (
+    MAX_RECORD_BYTES,
+    AbstractRecordWriter,
+    Malformed,
+    check_names,
+)
 from airflow_hive_federation.ingest.inputs import (
     InputFile,
+    OnHeader,
     Position,
     find_inputs,
     first_line,
@@ -110,7 +116,8 @@ def ingest_files(
         progress = _Progress(request.table, files, start, began, observer)
         unread = remaining(files, start)
         for file, position in unread:
-            _ingest(run, file, _read(request, position, storage_options), origins, progress)
+            pieces = _read(request, position, storage_options, _header_check(request, writer, file.uri))
+            _ingest(run, file, pieces, origins, progress)
         run.finish()
         progress.done(run.committed)
         return run.report(began, files=len(unread))
@@ -288,25 +295,47 @@ def _writer(
     if request.quote:
         dialect = Dialect(request.delimiter, request.quote)
         if request.header and files:
-            columns = _names(files[-1].uri, first_record(files[-1].uri, dialect, options), dialect)
+            columns = _names(request, files[-1].uri, first_record(files[-1].uri, dialect, options))
         return QuotedInputWriter(dialect=dialect, columns=columns, malformed=request.malformed)
     if request.header and files:
-        columns = first_line(files[-1].uri, None, options).split(request.delimiter)
+        columns = _names(request, files[-1].uri, first_line(files[-1].uri, None, options))
     return StrictDelimitedInputWriter(
         field_delimiter=request.delimiter, columns=columns, malformed=request.malformed
     )
 
 
-def _names(uri: str, header: str, dialect: Dialect) -> list[str]:
+def _names(request: IngestRequest, uri: str, header: bytes | str) -> list[str]:
     try:
-        return [name or "" for name in dialect.fields(header, len(header) + 1)[0]]
+        text = header if isinstance(header, str) else header.decode("utf-8-sig")
+        if not request.quote:
+            return text.split(request.delimiter)
+        fields, _ = Dialect(request.delimiter, request.quote).fields(text, len(text) + 1)
     except ValueError as error:
         raise ConfigurationError(
             f"The header of {uri} cannot be read: {error}.", remedy="Correct the file's first line."
         ) from error
+    return [name or "" for name in fields]
 
 
-def _read(request: IngestRequest, start: Position, options: StorageOptions | None) -> Iterator[_Piece]:
+def _header_check(request: IngestRequest, writer: AbstractRecordWriter, uri: str) -> OnHeader:
+    """Return a function that checks the header of a file against the columns of the table."""
+
+    def check(line: bytes) -> None:
+        try:
+            check_names(_names(request, uri, line), writer.columns)
+        except InvalidColumn as error:
+            raise InvalidColumn(
+                f"The header of {uri} is not the table's. {error.message}",
+                remedy=error.remedy,
+                **{**error.facts, "uri": uri},
+            ) from error
+
+    return check
+
+
+def _read(
+    request: IngestRequest, start: Position, options: StorageOptions | None, on_header: OnHeader
+) -> Iterator[_Piece]:
     if request.file_format == "parquet":
         for batch, position in parquet_batches(start, options):
             yield batch, position, ()
@@ -314,9 +343,16 @@ def _read(request: IngestRequest, start: Position, options: StorageOptions | Non
     header, longest = request.header, request.max_record_bytes
     if request.file_format == "csv" and request.quote:
         dialect = Dialect(request.delimiter, request.quote)
-        yield from quoted_records(start, dialect, header=header, options=options, max_record_bytes=longest)
+        yield from quoted_records(
+            start,
+            dialect,
+            header=header,
+            options=options,
+            max_record_bytes=longest,
+            on_header=on_header,
+        )
         return
     for records, position in text_records(
-        start, None, header=header, options=options, max_record_bytes=longest
+        start, None, header=header, options=options, max_record_bytes=longest, on_header=on_header
     ):
         yield records, position, range(position.line - len(records) + 1, position.line + 1)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import fnmatch
 import io
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +19,16 @@ from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES
 from airflow_hive_federation.model import bounded_json
 from airflow_hive_federation.model.json_values import reader_of
 from airflow_hive_federation.runtime.arguments import texts
-from airflow_hive_federation.storage.filesystem import open_filesystem, reading, storage_errors
-from airflow_hive_federation.storage.listing import file_size, list_files
+from airflow_hive_federation.storage.filesystem import canonical, open_filesystem, reading, storage_errors
+from airflow_hive_federation.storage.listing import file_size, is_there, list_children, list_files
 from airflow_hive_federation.storage.options import StorageOptions
+
+#: Takes the line of a file that names the columns.
+OnHeader = Callable[[bytes], None]
 
 _CHUNK_BYTES = 4 << 20
 _ROWS = 50_000
+_HIDDEN = (".", "_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +68,12 @@ class Position:
         if not text:
             return None
         try:
-            return _POSITION(bounded_json.loads(text))
+            position = _POSITION(bounded_json.loads(text))
         except ValueError as error:
             raise ConfigurationError(
                 f"The committed position is none of files: {text!r}.", remedy="Use another position key."
             ) from error
+        return replace(position, uri=canonical(position.uri))
 
 
 _POSITION = reader_of(Position)
@@ -79,15 +84,16 @@ def find_inputs(uris: Sequence[str], options: StorageOptions | None = None) -> l
 
     A URI names a file, a directory or prefix of files, or a pattern with ``*`` in its last part.
 
-    Hidden files (``.x``, ``_x``) are left out, as in Hive. The files are sorted by URI, whatever the order of
-    the arguments, because the next run needs the same order.
+    Hidden files (``.x``, ``_x``) are left out, as in Hive, unless they are named, or the pattern begins so.
+    The files are sorted by URI, whatever the order of the arguments, because the next run needs the same
+    order. URIs are canonical: that run may have another spelling (``/x``, ``file:///x``) of the same files.
 
     :raises FileVanishedError: a named file or directory does not exist.
     :raises ConfigurationError: the URIs are no list of texts.
     """
     files: dict[str, InputFile] = {}
     for uri in texts("inputs", uris):
-        for file in _matching_files(uri.rstrip("/") or uri, options):
+        for file in _matching_files(canonical(uri), options):
             files[file.uri] = file
     return [files[uri] for uri in sorted(files)]
 
@@ -118,7 +124,7 @@ def refuse_passed_over(
         return
     for file in files:
         if file.uri <= position.uri and not any(
-            _names_both(uri.rstrip("/") or uri, file.uri, position.uri) for uri in inputs
+            _names_both(canonical(uri), file.uri, position.uri) for uri in inputs
         ):
             raise ConfigurationError(
                 f"{file.uri} would be left out: it comes before {position.uri}, the position {name!r} of "
@@ -147,6 +153,7 @@ def text_records(
     header: bool,
     options: StorageOptions | None = None,
     max_record_bytes: int = MAX_RECORD_BYTES,
+    on_header: OnHeader = lambda _: None,
 ) -> Iterator[tuple[list[bytes], Position]]:
     """Read records of a text file, many at a time, with the position after them.
 
@@ -154,6 +161,7 @@ def text_records(
         offset counts decompressed bytes.
     :param header: the first line is not a record.
     :param max_record_bytes: bytes that a record may have.
+    :param on_header: takes the first line, if it is not a record.
     :raises SerializationError: a line is longer than that.
     """
     end = delimiter or b"\n"
@@ -167,10 +175,11 @@ def text_records(
                 return
             offset += sum(map(len, records)) + len(records) * len(end)
             line += len(records)
-            if header and line == len(records) and records:
-                records = records[1:]
             if delimiter is None:
                 records = [record[:-1] if record.endswith(b"\r") else record for record in records]
+            if header and line == len(records) and records:
+                on_header(records[0])
+                records = records[1:]
             yield records, Position(uri=start.uri, offset=offset, line=line)
             check_open_record((rest,), max_record_bytes, f"{start.uri}, line {line + 1}")
             if not chunk:
@@ -184,6 +193,7 @@ def quoted_records(
     header: bool,
     options: StorageOptions | None = None,
     max_record_bytes: int = MAX_RECORD_BYTES,
+    on_header: OnHeader = lambda _: None,
 ) -> Generator[tuple[list[bytes], Position, Sequence[int]], None, None]:
     """Read records of quoted CSV, many at a time, with the position after them and the first line of each.
 
@@ -201,6 +211,8 @@ def quoted_records(
             offset = (last.offset or 0) - sum(map(len, unended)) - len(unended)
             position = Position(uri=start.uri, offset=offset, line=last.line - len(unended))
             skipped = int(header and firsts[0] == 1)
+            if skipped:
+                on_header(records[0])
             yield records[skipped:], position, firsts[skipped:]
     records, firsts = joiner.rest()
     if records:
@@ -250,8 +262,12 @@ def parquet_batches(
 def _matching_files(uri: str, options: StorageOptions | None) -> Iterator[InputFile]:
     folder, _, name = uri.rpartition("/")
     if "*" in name:
-        for entry in list_files(folder, options=options):
-            if "/" not in entry.path and fnmatch.fnmatchcase(entry.path, name):
+        entries, directories = list_children(folder, options=options)
+        if not (entries or directories or is_there(folder, options=options)):
+            raise FileVanishedError(f"{folder} does not exist.", remedy="Check its name.", path=folder)
+        for entry in entries:
+            hidden = entry.path.startswith(_HIDDEN) and not name.startswith(_HIDDEN)
+            if fnmatch.fnmatchcase(entry.path, name) and not hidden:
                 yield InputFile(uri=f"{folder}/{entry.path}", size_bytes=entry.size_bytes)
         return
     filesystem, path = open_filesystem(uri, options)
@@ -268,7 +284,7 @@ def _matching_files(uri: str, options: StorageOptions | None) -> Iterator[InputF
             raise
         raise FileVanishedError(f"{uri} does not exist.", remedy="Check its name.", path=uri) from error
     for entry in entries:
-        if not any(part.startswith((".", "_")) for part in entry.path.split("/")):
+        if not any(part.startswith(_HIDDEN) for part in entry.path.split("/")):
             yield InputFile(uri=f"{uri}/{entry.path}", size_bytes=entry.size_bytes)
 
 

@@ -251,9 +251,9 @@ def _unreachable(causes: list[tuple[Endpoint, Exception]]) -> Exception:
     if all(isinstance(error, ssl.SSLCertVerificationError) for _, error in causes):
         return MetastoreProtocolError(
             f"The metastore's certificate is refused: {reasons}",
-            remedy="Give the file of the authority that signed it, and an address that it names. Since Python "
-            "3.13, certificates also need the extensions that RFC 5280 demands, such as the Authority Key "
-            "Identifier: have an older one signed again.",
+            remedy="Give the file of the authority that signed it, and an address that it names. From Python "
+            "3.13 on, certificates also need the extensions that RFC 5280 demands, such as the Authority Key "
+            "Identifier: have others signed again.",
             uris=uris,
         )
     if all(isinstance(error, ForeignProtocol | ssl.SSLError) for _, error in causes):

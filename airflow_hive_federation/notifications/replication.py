@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseNotifier
 
 from airflow_hive_federation.errors import HiveFederationError
+from airflow_hive_federation.hooks.compat import AirflowNotFoundException
 from airflow_hive_federation.hooks.metastore import HiveMetastoreHook, common_storage_options
 from airflow_hive_federation.hooks.policy_fields import policy_fields, rendered_policy
 from airflow_hive_federation.hooks.progress import task_observer
@@ -31,7 +32,8 @@ class ReplicaNotifier(BaseNotifier):
     :param source_conn_id: the connection of the source's metastore. (templated)
     :param target_conn_id: the connection of the target's metastore. (templated)
     :param through: makes the notifier that delivers the line, for instance
-        ``lambda text: SlackNotifier(text=text)``; by default, the line is a warning in the log.
+        ``lambda text: SlackNotifier(text=text)``; by default, the line is a warning in the log. Airflow
+        cannot store a function for the callback of a deadline, which therefore only logs.
     :param only_above: a lag, in seconds or in Hive's form (``15m``), below which nothing is sent, unless
         tables differ or a task has failed.
     :raises ConfigurationError: the policy has an unknown field, or lacks a required field.
@@ -75,12 +77,13 @@ class ReplicaNotifier(BaseNotifier):
     def describe(self, context: Mapping[str, object]) -> str:
         """Return the line; empty if there is nothing to report.
 
-        :param context: the context of the callback, perhaps with an ``exception``.
+        :param context: the context of the callback: that of a failed task has its ``exception``, that of a
+            failed DAG only a ``reason``.
         """
-        error = context.get("exception")
+        error = _failure(context)
         try:
             lag, differing, far = self._state()
-        except HiveFederationError as unread:
+        except (HiveFederationError, AirflowNotFoundException) as unread:
             database = self.policy["source_database"]
             return _joined(f"The replica of {database} cannot be looked at: {unread}", error)
         if not (far or differing or error):
@@ -114,6 +117,18 @@ class _Quiet:
 
     def info(self, *_: object, **__: object) -> None:
         """Take a line."""
+
+
+def _failure(context: Mapping[str, object]) -> object:
+    """Return the error of the callback's task or DAG; ``None`` if none has failed.
+
+    Airflow gives the callbacks of a DAG no exception (``DagFileProcessorProcess``): their reason is
+    ``success``, or that of the failure, such as ``task_failure`` or ``timed_out``.
+    """
+    error, reason = context.get("exception"), context.get("reason")
+    if error is not None or reason in {None, "", "success"}:
+        return error
+    return f"The run {context.get('run_id', '')} of the DAG has failed ({reason})."
 
 
 def _joined(state: str, error: object) -> str:

@@ -21,7 +21,7 @@ from airflow_hive_federation.errors import HiveFederationError
 from airflow_hive_federation.hooks.published import state_directory
 from airflow_hive_federation.plugin import cluster_views, views
 from airflow_hive_federation.plugin.reading import documents_of, policy_states, read_policy, tables_of
-from airflow_hive_federation.plugin.views import Part, part_of
+from airflow_hive_federation.plugin.views import Part, PolicyState, part_of
 from airflow_hive_federation.published.clusters import CLUSTERS, PLACED, ROUTED, ROUTES
 from airflow_hive_federation.published.remotes import REMOTE, REMOTES
 from airflow_hive_federation.published.work import COMPACTED, COMPACTION, INGEST, INGESTED
@@ -79,8 +79,22 @@ def _readable(user: GetUserDep) -> Callable[[str], bool]:
     return readable
 
 
+def _visible(user: GetUserDep) -> Callable[[PolicyState], bool]:
+    """Return a function that decides whether the user may see a policy."""
+    readable = _readable(user)
+
+    def visible(state: PolicyState) -> bool:
+        if state.problem and not state.dag_ids:
+            # No document shows by which DAG the policy is published. Whoever can mend that sees the problem.
+            return bool(get_auth_manager().is_authorized_connection(method="PUT", user=user))
+        return all(readable(dag_id) for dag_id in state.dag_ids)
+
+    return visible
+
+
 PartDep = Annotated[Part, Depends(_part)]
 ReadableDep = Annotated[Callable[[str], bool], Depends(_readable)]
+VisibleDep = Annotated[Callable[[PolicyState], bool], Depends(_visible)]
 
 
 def _script() -> FileResponse:
@@ -88,37 +102,39 @@ def _script() -> FileResponse:
     return FileResponse(_SCRIPT, media_type="text/javascript", headers={"Cache-Control": "no-cache"})
 
 
-def _policies(part: PartDep, readable: ReadableDep) -> JSONResponse:
+def _policies(part: PartDep, visible: VisibleDep) -> JSONResponse:
     directory = state_directory()
     rows = sorted(
-        (
-            views.policy_row(state)
-            for state in policy_states(directory)
-            if all(readable(dag_id) for dag_id in state.dag_ids)
-        ),
+        (views.policy_row(state) for state in policy_states(directory) if visible(state)),
         key=views.worst_first,
     )
     found = part_of(rows, part, searched=("name", "source_database", "target_database", "health"))
     return _answer({**found, "published": len(rows)})
 
 
-def _policy(key: str, readable: ReadableDep) -> JSONResponse:
+def _policy(key: str, visible: VisibleDep) -> JSONResponse:
     directory = state_directory()
     state = read_policy(directory, key)
-    # A policy that the user may not see does not exist for the user.
-    if not state.dag_ids <= {dag_id for dag_id in state.dag_ids if readable(dag_id)} or not state.published_s:
-        raise HTTPException(404, "No state of this policy is published, or you have no right to see it.")
+    if not visible(state) or not state.published_s:
+        raise _absent()
     tables, _ = tables_of(directory, key)
     return _answer(views.policy_detail(state, tables))
 
 
-def _tables(key: str, part: PartDep, readable: ReadableDep) -> JSONResponse:
+def _tables(key: str, part: PartDep, visible: VisibleDep, readable: ReadableDep) -> JSONResponse:
     directory = state_directory()
-    state = read_policy(directory, key)
-    if not all(readable(dag_id) for dag_id in state.dag_ids):
-        raise HTTPException(404, "No state of this policy is published, or you have no right to see it.")
-    rows = views.table_rows(*tables_of(directory, key))
-    return _answer(part_of(rows, part, searched=("name",)))
+    if not visible(read_policy(directory, key)):
+        raise _absent()
+    documents = tables_of(directory, key)
+    publishers = {document.by.dag_id for document in documents if document is not None} - {""}
+    if not all(map(readable, publishers)):
+        raise _absent()
+    return _answer(part_of(views.table_rows(*documents), part, searched=("name",)))
+
+
+def _absent() -> HTTPException:
+    # A policy that the user may not see does not exist for the user.
+    return HTTPException(404, "No state of this policy is published, or you have no right to see it.")
 
 
 def _remotes(part: PartDep, readable: ReadableDep) -> JSONResponse:

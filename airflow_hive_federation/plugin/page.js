@@ -485,7 +485,7 @@ function Policy({ policy, select }) {
   return h("section", { "aria-labelledby": "hf-policy" }, back,
     h("div", { className: "hf-bar" },
       h(Heading, { level: 2, id: "hf-policy" }, data.name || data.key), h(Status, null, data.health),
-      h(RunAgain, { by: data.by }), h(Updated, { poll })),
+      h(RunAgain, { by: data.cycle_by }), h(Updated, { poll })),
     h(Trouble, { error }),
     data.reason && h(Notice, { tone, title: data.reason }, data.remedy ? h("span", null, `Remedy: ${data.remedy}`) : null),
     h(Facts, { facts: [

@@ -39,14 +39,23 @@ def policy_states(directory: StateDirectory) -> Iterator[PolicyState]:
 
 
 def read_policy(directory: StateDirectory, key: str) -> PolicyState:
-    """Read all that is published about a policy, but for its tables."""
-    state = PolicyState(key=key)
-    try:
-        state = replace(state, position=directory.read(REPLICATION, key, POSITION))
-        state = replace(state, cycles=directory.read(REPLICATION, key, CYCLES))
-        return replace(state, verification=directory.read(REPLICATION, key, VERIFICATION))
-    except StorageError as error:
-        return replace(state, problem=str(error))
+    """Read all that is published about a policy, but for its tables.
+
+    If one document cannot be read, the others show by which DAGs the policy is published.
+    """
+    problems: list[str] = []
+
+    def read(subject: Subject[D]) -> D | None:
+        try:
+            return directory.read(REPLICATION, key, subject)
+        except StorageError as error:
+            problems.append(str(error))
+            return None
+
+    state = PolicyState(
+        key=key, position=read(POSITION), cycles=read(CYCLES), verification=read(VERIFICATION)
+    )
+    return replace(state, problem=problems[0]) if problems else state
 
 
 def documents_of(

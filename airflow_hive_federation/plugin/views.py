@@ -91,6 +91,17 @@ class PolicyState:
         return [document.by for document in documents if document is not None]
 
     @property
+    def cycle_publisher(self) -> Publisher | None:
+        """The publisher of the last cycle that was loaded; ``None`` after a failover.
+
+        A failure may be one of the DAG that exchanges the roles, which nobody should repeat by mistake.
+        """
+        if self.cycles is None or (self.last_cycle is not None and self.last_cycle.kind == FAILOVER):
+            return None
+        loaded = [cycle.by for cycle in self.cycles.cycles if cycle.kind not in {FAILED, FAILOVER}]
+        return loaded[-1] if loaded else None
+
+    @property
     def dag_ids(self) -> frozenset[str]:
         """The DAGs whose tasks have published a part of this state."""
         cycles = [cycle.by for cycle in self.cycles.cycles] if self.cycles else []
@@ -173,6 +184,7 @@ def policy_detail(state: PolicyState, tables: PolicyTables | None) -> dict[str, 
     retained = set(tables.retained) if tables else set()
     return {
         **policy_row(state),
+        "cycle_by": asdict(state.cycle_publisher) if state.cycle_publisher else None,
         "running": state.position.running if state.position else "",
         "dump": state.position.dump if state.position else "",
         "dump_url": state.position.dump_url if state.position else "",

@@ -156,11 +156,10 @@ def test_the_example_dag(
     airflow.environment["AIRFLOW_CONN_HIVE_FEDERATION_DEFAULT"] = json.dumps(
         {"conn_type": "hive_federation", "host": "127.0.0.1", "port": source.port}
     )
-    conf = {
-        "table": f"{DATABASE}.files",
-        "inputs": f"file:{arrived}",
-        "dead_letters": str(tmp_path / "letters"),
-    }
+    variables = {"INGEST_ROOT": f"file:{tmp_path}", "DEAD_LETTERS": str(tmp_path / "letters")}
+    for name, value in variables.items():
+        airflow.environment[f"AIRFLOW_VAR_HIVE_FEDERATION_{name}"] = value
+    conf = {"table": f"{DATABASE}.files", "inputs": "arrived"}
     for name, text in (("1.csv", "1,a\nx,y\n"), ("2.csv", "2,b\n")):
         (arrived / name).write_text(text)
     done = subprocess.run(

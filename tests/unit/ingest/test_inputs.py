@@ -6,6 +6,7 @@ import argparse
 import gzip
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,9 @@ import pytest
 
 from airflow_hive_federation.cli.ingest import _delimiter, _whole
 from airflow_hive_federation.errors import ConfigurationError, FileVanishedError, StorageError
-from airflow_hive_federation.ingest import inputs
-from airflow_hive_federation.ingest.errors import SerializationError
-from airflow_hive_federation.ingest.files import _Origins
+from airflow_hive_federation.ingest import files, inputs
+from airflow_hive_federation.ingest.errors import InvalidColumn, SerializationError
+from airflow_hive_federation.ingest.files import IngestRequest, _Origins
 from airflow_hive_federation.ingest.inputs import (
     Position,
     find_inputs,
@@ -42,14 +43,67 @@ def test_files_are_in_the_order_of_their_names(tmp_path: Path) -> None:
         find_inputs([f"{tmp_path}/absent"])
 
 
+def test_a_pattern_takes_its_own_directory_and_no_hidden_files(tmp_path: Path) -> None:
+    for name in ("a.csv", "_tmp.csv", "_SUCCESS", "below/a.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1\n")
+    (tmp_path / "below" / "old.csv").symlink_to("/nowhere")
+
+    def found(pattern: str) -> list[str]:
+        return [Path(file.uri).name for file in find_inputs([f"{tmp_path}/{pattern}"])]
+
+    assert (found("*"), found("*.csv"), found("_*.csv")) == (["a.csv"], ["a.csv"], ["_tmp.csv"])
+    assert not found("*.json")
+    with pytest.raises(FileVanishedError, match="absent does not exist"):
+        found("absent/*.csv")
+
+
+@pytest.mark.parametrize("first", ["{}", "file:{}", "file://{}", "{}/", "."])
+@pytest.mark.parametrize("then", ["{}", "file:{}", "file://{}", "{}/*", "."])
+def test_files_are_known_by_any_spelling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, then: str
+) -> None:
+    (tmp_path / "1.csv").write_text("1\n")
+    monkeypatch.chdir(tmp_path)
+    (file,) = find_inputs([first.format(tmp_path)])
+    read = Position.of(Position(uri=file.uri, offset=None).to_text())
+    again = find_inputs([then.format(tmp_path)])
+    refuse_passed_over(again, [then.format(tmp_path)], read, "files")
+    assert not remaining(again, read)
+    assert not remaining(again, Position.of(Position(uri=f"file://{tmp_path}/1.csv", offset=None).to_text()))
+
+
+@pytest.mark.parametrize("quote", ['"', ""])
+def test_each_file_names_the_columns_of_the_table(tmp_path: Path, quote: str) -> None:
+    request = IngestRequest(table="d.t", inputs=[str(tmp_path)], header=True, quote=quote)
+    columns = [SimpleNamespace(name=name) for name in ("salary", "bonus")]
+
+    def read(content: str) -> list[bytes]:
+        (tmp_path / "1.csv").write_text(content)
+        uri = f"file:{tmp_path}/1.csv"
+        check = files._header_check(request, SimpleNamespace(columns=columns), uri)  # type: ignore[arg-type]
+        return [
+            record
+            for records, _, _ in files._read(request, Position(uri=uri, offset=0), None, check)
+            for record in records
+        ]
+
+    assert read("\ufeffSalary,bonus\r\n3000,9\n") == [b"3000,9"]
+    with pytest.raises(InvalidColumn, match=r"1.csv is not the table's. .* another order") as refused:
+        read("bonus,salary\n5,1000\n")
+    assert refused.value.facts["uri"] == f"file:{tmp_path}/1.csv"
+    with pytest.raises(InvalidColumn, match="have 3000, 9, which the table lacks"):
+        read("3000,9\n4000,8\n")
+
+
 def test_what_remains() -> None:
-    files = [inputs.InputFile(uri=uri, size_bytes=1) for uri in ("a", "b", "c")]
-    assert [file.uri for file, _ in remaining(files, None)] == ["a", "b", "c"]
-    assert [(file.uri, at.offset) for file, at in remaining(files, Position(uri="b", offset=7, line=2))] == [
+    found = [inputs.InputFile(uri=uri, size_bytes=1) for uri in ("a", "b", "c")]
+    assert [file.uri for file, _ in remaining(found, None)] == ["a", "b", "c"]
+    assert [(file.uri, at.offset) for file, at in remaining(found, Position(uri="b", offset=7, line=2))] == [
         ("b", 7),
         ("c", 0),
     ]
-    assert [file.uri for file, _ in remaining(files, Position(uri="b", offset=None))] == ["c"]
+    assert [file.uri for file, _ in remaining(found, Position(uri="b", offset=None))] == ["c"]
 
 
 @pytest.mark.parametrize(
@@ -66,16 +120,16 @@ def test_what_remains() -> None:
     ],
 )
 def test_files_of_another_place_are_not_left_out_in_silence(uri: str, file: str, is_left_out: bool) -> None:
-    position = Position(uri="/data/o/2.csv" if "*" not in uri else "/data/o.csv", offset=None)
-    files = [inputs.InputFile(uri=file, size_bytes=1)]
-    refuse_passed_over(files, [uri], None, "files")
+    position = Position(uri="file:/data/o/2.csv" if "*" not in uri else "file:/data/o.csv", offset=None)
+    found = [inputs.InputFile(uri=f"file:{file}", size_bytes=1)]
+    refuse_passed_over(found, [uri], None, "files")
     if not is_left_out:
-        refuse_passed_over(files, [uri], position, "files")
+        refuse_passed_over(found, [uri], position, "files")
         return
     with pytest.raises(
         ConfigurationError, match=rf"{file} would be left out.*'files'.*another place"
     ) as caught:
-        refuse_passed_over(files, [uri], position, "files")
+        refuse_passed_over(found, [uri], position, "files")
     assert "--name" in (caught.value.remedy or "")
 
 

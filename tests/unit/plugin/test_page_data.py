@@ -24,6 +24,8 @@ from airflow_hive_federation.ingest.runs import IngestReport
 from airflow_hive_federation.plugin.app import build_app
 from airflow_hive_federation.published.clusters import ClusterPublisher, PublishedRoute
 from airflow_hive_federation.published.directory import (
+    CYCLES,
+    POSITION,
     REPLICATION,
     VERIFIED,
     StateDirectory,
@@ -124,6 +126,40 @@ def test_policies_of_secret_dags_do_not_exist_for_others(client: TestClient, pla
     for path in (f"/replication/{key('hidden')}", f"/replication/{key('hidden')}/tables"):
         assert client.get(path, headers=as_user("viewer")).status_code == 404
         assert client.get(path, headers=as_user("admin")).status_code == 200
+
+
+def test_tables_stay_hidden_if_a_document_cannot_be_read(
+    client: TestClient, place: StateDirectory, tmp_path: Path
+) -> None:
+    publisher(place, "hidden", dag_id="secret").cycle([RECORD], behind(3), skipped={"t": "because"})
+    tables = f"/replication/{key('hidden')}/tables"
+
+    def seen(role: str) -> tuple[int, int]:
+        listed = client.get("/replication", headers=as_user(role)).json()["rows"]
+        return len(listed), client.get(tables, headers=as_user(role)).status_code
+
+    assert (seen("viewer"), seen("admin")) == ((0, 404), (1, 200))
+    for number, subject in enumerate((POSITION, CYCLES), start=1):
+        path = tmp_path / "state" / REPLICATION / f"{key('hidden')}.{subject.name}.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2}))
+        assert (seen("viewer"), seen("admin")) == ((0, 404), (1, 200)), number
+
+
+def test_a_failover_is_not_repeated_by_the_button_of_cycles(
+    client: TestClient, place: StateDirectory
+) -> None:
+    def again() -> str | None:
+        answer = client.get(f"/replication/{key('shop')}", headers=as_user("admin")).json()["cycle_by"]
+        return answer and str(answer["dag_id"])
+
+    exchange = publisher(place, "shop", dag_id="failover")
+    exchange.failure("MetastoreUnreachableError: x", "start it", seconds=1.0)
+    assert again() is None
+    publisher(place, "shop", dag_id="replicate").cycle([RECORD], behind(3), skipped={})
+    exchange.failure("MetastoreUnreachableError: y", "start it", seconds=1.0)
+    assert again() == "replicate"
+    exchange.failover(9)
+    assert again() is None
 
 
 def test_the_worst_policy_is_first_and_names_its_remedy(client: TestClient, place: StateDirectory) -> None:
