@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from airflow_hive_federation.acid.names import DirectoryKind, is_acid_directory, parse_directory
 from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest.errors import (
     InvalidTable,
@@ -21,6 +22,8 @@ from airflow_hive_federation.ingest.grouping import Values
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import unescape
+from airflow_hive_federation.storage.listing import list_children
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.partitions import (
     check_alike,
     create_partitions,
@@ -69,6 +72,22 @@ class Partitions:
     def location(self, values: Values) -> str:
         """Return the location of a prepared partition."""
         return self._locations[values]
+
+    def has_base(self, values: Values, write_id: int, options: StorageOptions | None) -> bool:
+        """Return whether a partition that was once prepared has a base that hides rows of a write id.
+
+        An overwrite makes a base of its own write id, and so does a truncation. A compaction makes one only
+        below the lowest open write id.
+
+        :raises StorageError: the partition cannot be listed.
+        """
+        if values not in self._locations:
+            return False
+        names = filter(is_acid_directory, list_children(self._locations[values], options=options)[1])
+        return any(
+            found.kind is DirectoryKind.BASE and found.max_write_id >= write_id
+            for found in map(parse_directory, names)
+        )
 
     def begin(self) -> None:
         """Begin another transaction."""
