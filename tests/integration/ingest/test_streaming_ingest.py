@@ -311,24 +311,19 @@ def test_values_are_where_hives_insert_puts_them(sql: HiveSql, settings: Metasto
         "INTO 8 BUCKETS STORED AS ORC TBLPROPERTIES ('transactional'='true')"
     )
     values = ["abcdef", "abc", "xyzxyz", "xyz", "p", "qrst"]
-    literals = ", ".join(f"({number}, '{value}')" for number, value in enumerate(values))
-    sql.execute(
-        f"INSERT INTO {DATABASE}.places PARTITION (f) SELECT id, v, cast(0.1 as float) "
-        f"FROM (VALUES {literals}) AS t(id, v)"
-    )
+    literals = ", ".join(f"({number}, '{value}', 0.1)" for number, value in enumerate(values))
+    sql.execute(f"INSERT INTO {DATABASE}.places PARTITION (f) VALUES {literals}")
     with builder(settings, "places").connect() as connection, connection.transaction():
         connection.write_records([f"{number},{value},0.1".encode() for number, value in enumerate(values)])
-    with builder(settings, "places").with_static_partition_values(["0.10"]).connect() as connection:
-        with connection.transaction():
-            connection.write_records([f"{number},{value}".encode() for number, value in enumerate(values)])
-    found = [
-        tuple(row)
-        for row in sql.execute(
-            f"SELECT id, v, ROW__ID.bucketid, count(*) FROM {DATABASE}.places GROUP BY id, v, ROW__ID.bucketid"
-        )
-    ]
+    static = builder(settings, "places").with_static_partition_values(["0.10"])
+    with static.connect() as connection, connection.transaction():
+        connection.write_records([f"{number},{value}".encode() for number, value in enumerate(values)])
+    found = sql.execute(
+        f"SELECT id, v, ROW__ID.bucketid, count(*) FROM {DATABASE}.places "
+        "GROUP BY id, v, ROW__ID.bucketid ORDER BY id"
+    )
     # Each row is there three times: in the same bucket each time.
-    assert sorted(row[0] for row in found) == [f"{number}" for number in range(len(values))]
+    assert [row[0] for row in found] == [f"{number}" for number in range(len(values))]
     assert {row[3] for row in found} == {"3"}
     assert len({row[2] for row in found}) > 1
     assert [row[0] for row in sql.execute(f"SHOW PARTITIONS {DATABASE}.places")] == ["f=0.1"]
