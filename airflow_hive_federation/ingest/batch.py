@@ -354,15 +354,14 @@ class TransactionBatch:
 
     def _is_written_by_others(self) -> bool:
         """Return whether somebody has allocated a write id after those of the batch."""
-        name = self._settings.layout.name
-        (found,) = self._client.get_valid_write_ids([name]).values()
-        if found.writeIdHighWaterMark < self.write_id:
+        highest = self._partitions.highest_write_id()
+        if highest < self.write_id:
             raise TransactionError(
-                f"{name} was dropped and created again since the connection was made.",
+                f"{self._settings.layout.name} was dropped and created again since the connection was made.",
                 remedy="Close the connection, connect again, and send the transaction's records again.",
                 txn_id=self.txn_id,
             )
-        return bool(found.writeIdHighWaterMark > self.write_ids[-1])
+        return highest > self.write_ids[-1]
 
     def _has_changed_files(self) -> bool:
         """Return whether a file of earlier transactions was removed, or lies beside a base that hides it."""

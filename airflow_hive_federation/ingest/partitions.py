@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from airflow_hive_federation.acid.names import DirectoryKind, is_acid_directory, parse_directory
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, UnsupportedMethodError
 from airflow_hive_federation.ingest.errors import (
     InvalidTable,
     PartitionCreationFailed,
@@ -57,6 +57,7 @@ class Partitions:
         self._own_positions = () if position_key is None else (position_key,)
         self._locations: dict[Values, str] = {}
         self._prepared: set[Values] = set()
+        self._counts_write_ids = True
         self.created = 0
 
     @property
@@ -72,6 +73,23 @@ class Partitions:
     def location(self, values: Values) -> str:
         """Return the location of a prepared partition."""
         return self._locations[values]
+
+    def highest_write_id(self) -> int:
+        """Return the highest write id that was allocated on the table, by one call of the metastore.
+
+        The high-water mark of readers may be lower: the metastore forgets write ids of committed transactions
+        that are older than all open ones.
+        """
+        layout = self._layout
+        if self._counts_write_ids:
+            request = types.MaxAllocatedTableWriteIdRequest(dbName=layout.database, tableName=layout.table)
+            try:
+                return int(self._client.call("get_max_allocated_table_write_id", request).maxWriteId)
+            except UnsupportedMethodError:
+                self._counts_write_ids = False
+        # Hive 3.1.
+        (found,) = self._client.get_valid_write_ids([layout.name]).values()
+        return int(found.writeIdHighWaterMark)
 
     def has_base(self, values: Values, write_id: int, options: StorageOptions | None) -> bool:
         """Return whether a partition that was once prepared has a base that hides rows of a write id.

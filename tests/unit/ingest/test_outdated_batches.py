@@ -13,6 +13,7 @@ from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.ingest.errors import StreamingIOFailure, TransactionError
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.storage.filesystem import open_filesystem
 from tests.support.memory_metastore import MemoryMetastore
 from tests.support.small_source import storage
@@ -99,7 +100,8 @@ def test_other_writers_end_no_batch(builder: Builders, metastore: MemoryMetastor
             write_of_another(metastore)
             (tmp_path / "plain" / "base_0000001_v0000007").mkdir(exist_ok=True)
         assert connection.stats.transaction_batches == 1
-    assert metastore.calls.count("get_valid_write_ids") == 3
+    assert metastore.calls.count("get_max_allocated_table_write_id") == 3
+    assert "get_valid_write_ids" not in metastore.calls
     assert metastore.calls.count("allocate_table_write_ids") == 1
 
 
@@ -184,9 +186,8 @@ def test_a_table_that_was_made_anew(
     """Its write ids begin with 1 again, and those of the batch would be visible much later."""
     with builder().with_transaction_batch_size(3).connect() as connection:
         write(connection, b"1,a")
-        wire = types.TableValidWriteIds(fullTableName="d.plain", writeIdHighWaterMark=1, invalidWriteIds=[])
-        answer = types.GetValidWriteIdsResponse(tblValidWriteIds=[wire])
-        monkeypatch.setattr(metastore, "_get_valid_write_ids", lambda _args: answer)
+        answer = types.MaxAllocatedTableWriteIdResponse(maxWriteId=1)
+        monkeypatch.setattr(metastore, "_get_max_allocated_table_write_id", lambda _args: answer)
         with pytest.raises(TransactionError, match=r"d\.plain was dropped and created again"):
             connection.begin_transaction()
         assert connection.state is ConnectionState.ABORTED
@@ -208,3 +209,22 @@ def test_a_batch_without_write_ids_is_replaced(
         assert connection.stats.transaction_batches == 2
     assert rows(tmp_path / "plain") == [(1, "a")]
     assert sorted(metastore.txns.values()) == ["aborted"] * 5 + ["committed"]
+
+
+def test_an_older_metastore_is_asked_for_its_high_water_mark(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    """Hive 3.1 cannot count the write ids; it is asked to once per connection."""
+
+    def refuse(_args: Any) -> None:
+        raise ApplicationFault(message="no such method", type=ApplicationFault.UNKNOWN_METHOD)
+
+    metastore.before["get_max_allocated_table_write_id"] = refuse
+    with builder().with_transaction_batch_size(4).connect() as connection:
+        write(connection, b"1,a")
+        write(connection, b"2,b")
+        base = overwritten(metastore, tmp_path / "plain")
+        write(connection, b"3,c")
+        assert connection.stats.transaction_batches == 2
+    assert first_write_ids(tmp_path / "plain")[-1] > int(base.name[5:])
+    assert metastore.calls.count("get_max_allocated_table_write_id") == 1
