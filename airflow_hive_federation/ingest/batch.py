@@ -8,14 +8,18 @@ A process may be killed at any line. Each step leaves this behind:
 ===================  ==================================================  ===============================
 step                 done                                                left behind
 ===================  ==================================================  ===============================
-open                 transactions, write ids                             aborted by their timeout
-begin                a lock: the metastore knows the table               the same
+open                 transactions                                        aborted by their timeout
+begin                a lock; the first one also allocates the write ids  the same
 flush                partitions and their registration; then stripes     bytes behind the flushed length
 commit               tails; flushed lengths; then the commit             rows of a write id that is aborted
 close                the rest aborted; side files removed                side files, which readers obey
 ===================  ==================================================  ===============================
 
 If a disk fails, a file may end with bytes that are neither on the disk nor cut off; its side file stays, too.
+
+**A batch holds no lock between two transactions**, but its write ids and files serve the later ones, too.
+Meanwhile a statement of a higher write id may overwrite the table: its base would hide the later rows. Or it
+may remove the files. A later transaction therefore looks for both while it holds its lock.
 """
 
 from __future__ import annotations
@@ -23,7 +27,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,7 +38,6 @@ from airflow_hive_federation.errors import (
     OutcomeUnknownError,
     StorageError,
     TransactionAbortedError,
-    UnsupportedMethodError,
 )
 from airflow_hive_federation.ingest.delta_files import DeltaFile, acid_types, encoded
 from airflow_hive_federation.ingest.errors import (
@@ -47,6 +49,7 @@ from airflow_hive_federation.ingest.errors import (
     metastore_errors,
 )
 from airflow_hive_federation.ingest.grouping import Group, Values, grouped
+from airflow_hive_federation.ingest.notifications import note_files
 from airflow_hive_federation.ingest.partitions import Partitions
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
@@ -55,7 +58,13 @@ from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.plan import TableLayout, partition_names
 from airflow_hive_federation.transactions.batch_heartbeat import Heartbeats
 from airflow_hive_federation.transactions.commits import commit_patiently
-from airflow_hive_federation.transactions.locks import TableWrite, WriteKind, granted, lock_components
+from airflow_hive_federation.transactions.locks import (
+    TableWrite,
+    WriteKind,
+    granted,
+    lock_components,
+    unnoted,
+)
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
 from airflow_hive_federation.waiting import PollPolicy, boot_time_s
 
@@ -91,6 +100,9 @@ class BatchSettings:
 class TransactionBatch:
     """Transactions that are opened together and used one after the other.
 
+    The first one to begin allocates the write ids of all, once it has its lock. As in
+    :meth:`.Transaction.lock`, they would otherwise be below the base of an overwrite that held the lock.
+
     :raises TransactionError: the metastore does not open the transactions.
     """
 
@@ -100,10 +112,10 @@ class TransactionBatch:
         since_s = boot_time_s()
         with metastore_errors(TransactionError, f"A transaction batch on {layout.name}"):
             self.txn_ids = client.open_txns(settings.size, agent_info=settings.agent_info)
-            settings.at("opened")
-            allocated = client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
-        self.write_ids = [allocated[txn_id] for txn_id in self.txn_ids]
+        settings.at("opened")
+        self.write_ids: list[int] = []
         self._place = -1
+        self._has_later_writes = self._is_outdated = False
         self._types = acid_types(layout)
         self._files: dict[tuple[Values, int], DeltaFile] = {}
         self._touched: dict[tuple[Values, int], DeltaFile] = {}
@@ -136,7 +148,7 @@ class TransactionBatch:
         return self.write_ids[self._place]
 
     def begin(self) -> None:
-        """Begin the next transaction and take its lock.
+        """Begin the next transaction, take its lock, and look for what happened since the last one.
 
         :raises TransactionError: the lock is not granted.
         """
@@ -151,6 +163,17 @@ class TransactionBatch:
             file.begin()
         with metastore_errors(TransactionError, f"Lock on {self._settings.layout.name}", txn_id=self.txn_id):
             self._lock()
+            self._has_later_writes = self._place > 0 and self._is_written_by_others()
+        with io_errors(f"Files of {self._settings.layout.name}"):
+            self._is_outdated = self._has_changed_files()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Return whether the batch can write no more rows that readers would see; another one can.
+
+        Somebody has overwritten a partition or removed a file, or the first transaction had no write id.
+        """
+        return self._is_outdated or (self._place >= 0 and not self.write_ids)
 
     def check(self) -> None:
         """Check that the transaction is alive and whole.
@@ -204,6 +227,7 @@ class TransactionBatch:
             # Meanwhile the pool groups the rows and encodes the first stripes.
             values = {static} if static is not None else divided.result()[0]
             self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id, check=self.check)
+            self._refuse_overwritten(values)
             self._settings.at("prepared")
             tasks = divided.result()[1]
         except BaseException as error:
@@ -310,19 +334,60 @@ class TransactionBatch:
             partition=partition_names(layout, [static])[0] if static else None,
             dynamic=static is None,
         )
-        components = lock_components([write])
-        if self._settings.fence is not None:
-            components.append(self._settings.fence)
+        noted = lock_components([write])
+        fences = [] if self._settings.fence is None else [self._settings.fence]
+        components = [*(noted if self.write_ids else unnoted(noted)), *fences]
         answer = self._client.lock(components, txn_id=self.txn_id, agent_info=self._settings.agent_info)
         self._settings.at("locked")
-        if granted(self._client, answer, self._settings.lock_policy, txn_id=self.txn_id):
-            return
-        raise TransactionError(
-            f"Transaction {self.txn_id} was not granted its lock on {layout.name} in "
-            f"{self._settings.lock_policy.timeout_s} s.",
-            remedy="Find the holder with SHOW LOCKS.",
-            txn_id=self.txn_id,
-        )
+        if not granted(self._client, answer, self._settings.lock_policy, txn_id=self.txn_id):
+            raise TransactionError(
+                f"Transaction {self.txn_id} was not granted its lock on {layout.name} in "
+                f"{self._settings.lock_policy.timeout_s} s.",
+                remedy="Find the holder with SHOW LOCKS.",
+                txn_id=self.txn_id,
+            )
+        if not self.write_ids:
+            allocated = self._client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
+            self.write_ids = [allocated[txn_id] for txn_id in self.txn_ids]
+            self._settings.at("allocated")
+            self._client.lock(noted, txn_id=self.txn_id, agent_info=self._settings.agent_info)
+
+    def _is_written_by_others(self) -> bool:
+        """Return whether somebody has allocated a write id after those of the batch."""
+        highest = self._partitions.highest_write_id()
+        if highest < self.write_id:
+            raise TransactionError(
+                f"{self._settings.layout.name} was dropped and created again since the connection was made.",
+                remedy="Close the connection, connect again, and send the transaction's records again.",
+                txn_id=self.txn_id,
+            )
+        return highest > self.write_ids[-1]
+
+    def _has_changed_files(self) -> bool:
+        """Return whether a file of earlier transactions was removed, or lies beside a base that hides it."""
+        if not all(file.is_whole for file in self._files.values()):
+            return True
+        static = self._settings.static
+        values = {key for key, _bucket in self._files} | (set() if static is None else {static})
+        return self._has_later_writes and self._is_overwritten(values)
+
+    def _is_overwritten(self, values: Collection[Values]) -> bool:
+        options = self._settings.storage_options
+        return any(self._partitions.has_base(key, self.write_id, options) for key in values)
+
+    def _refuse_overwritten(self, values: Collection[Values]) -> None:
+        """Refuse rows of partitions that were overwritten before the batch wrote there."""
+        name = self._settings.layout.name
+        if self._has_later_writes:
+            with io_errors(f"Partitions of {name}"):
+                self._is_outdated = self._is_overwritten({*values} - {key for key, _bucket in self._touched})
+        if self._is_outdated:
+            raise TransactionError(
+                f"A partition of {name} was overwritten after the write id of transaction {self.txn_id} was "
+                "allocated: its rows would be hidden.",
+                remedy="Abort it, begin another transaction, and send its records again.",
+                txn_id=self.txn_id,
+            )
 
     def _write(self, groups: Sequence[Group], prepared: Future[None]) -> None:
         """Write the rows of one file as soon as its partition is prepared."""
@@ -345,8 +410,11 @@ class TransactionBatch:
 
     def _file(self, key: tuple[Values, int]) -> DeltaFile:
         values, bucket = key
+        location = self._partitions.location(values)
+        if key in self._files and not self._files[key].uri.startswith(f"{location}/"):
+            # The partition was given another directory since the last transaction.
+            self._files.pop(key).close()
         if key not in self._files:
-            location = self._partitions.location(values)
             shared = self.write_ids if local_path(location) is not None else [self.write_id]
             name = DirectoryName(kind=DirectoryKind.DELTA, min_write_id=shared[0], max_write_id=shared[-1])
             self._files[key] = DeltaFile(
@@ -365,7 +433,13 @@ class TransactionBatch:
             with metastore_errors(
                 TransactionError, f"Commit of transaction {self.txn_id}", txn_id=self.txn_id
             ):
-                self._notify()
+                note_files(
+                    self._client,
+                    self._settings.layout,
+                    [(values, file.uri) for (values, _bucket), file in self._touched.items()],
+                    txn_id=self.txn_id,
+                    write_id=self.write_id,
+                )
                 self._settings.at("notified")
                 self._commit_patiently(key_value)
         except TransactionError as error:
@@ -384,44 +458,6 @@ class TransactionBatch:
                 remedy="Connect again and go on from the position that was committed last.",
                 txn_id=self.txn_id,
             ) from error
-
-    def _notify(self) -> None:
-        """Write the notification events that name the files of the transaction; replication reads them."""
-        layout = self._settings.layout
-        files: dict[Values, list[str]] = {}
-        for (values, _), file in self._touched.items():
-            files.setdefault(values, []).append(file.uri)
-        if not files:
-            return
-        requests = [
-            types.WriteNotificationLogRequest(
-                txnId=self.txn_id,
-                writeId=self.write_id,
-                db=layout.database,
-                table=layout.table,
-                fileInfo=types.InsertEventRequestData(
-                    replace=False,
-                    filesAdded=uris,
-                    filesAddedChecksum=["" for _ in uris],
-                    subDirectoryList=[uri.rsplit("/", 2)[1] for uri in uris],
-                ),
-                partitionVals=list(values) or None,
-            )
-            for values, uris in files.items()
-        ]
-        batch_request = types.WriteNotificationLogBatchRequest(
-            catalog=self._client.settings.catalog,
-            db=layout.database,
-            table=layout.table,
-            requestList=requests,
-        )
-        try:
-            self._client.call("add_write_notification_log_in_batch", batch_request)
-        except UnsupportedMethodError:
-            # Events of Hive 3.1 name no files of transactions.
-            with suppress(UnsupportedMethodError):
-                for request in requests:
-                    self._client.call("add_write_notification_log", request)
 
     def _forget_rows(self) -> None:
         self._rows, self._rows_bytes = [], 0

@@ -111,7 +111,7 @@ class HiveStreamingConnection:
     @property
     def current_write_id(self) -> int | None:
         """Return the write id of the present transaction."""
-        return None if self._batch is None else self._batch.write_id
+        return None if self._batch is None or not self._batch.write_ids else self._batch.write_id
 
     @property
     def remaining_transactions(self) -> int:
@@ -148,6 +148,9 @@ class HiveStreamingConnection:
     def begin_transaction(self) -> None:
         """Begin the next transaction, and open another batch if the present one is used up.
 
+        Another batch is opened, too, if a statement has overwritten what the present one writes to, or has
+        removed its files.
+
         :raises InvalidTransactionState: a transaction is open, or the connection is closed or has failed.
         :raises TransactionError: the metastore does not open the transaction or does not grant its lock.
         """
@@ -155,16 +158,20 @@ class HiveStreamingConnection:
             self._roll_over()
             self._thread = threading.get_ident()
             self._parsed = 0
-            batch = self._current()
             try:
-                batch.begin()
+                self._current().begin()
+                if self._current().is_outdated:
+                    self._close_batch(open_too=True)
+                    self._roll_over()
+                    self._current().begin()
                 self._check_position()
             except BaseException as error:
                 # Without a thread, the next `write` looks at the state, and is refused.
                 self._thread = 0
                 if isinstance(error, StreamingException):
                     self._move(Outcome.NOT_BEGUN)
-                    batch.abort()
+                    if self._batch is not None:
+                        self._batch.abort()
                     self._move(Outcome.ABORTED)
                 raise
             self._move(Call.BEGIN)
@@ -317,8 +324,8 @@ class HiveStreamingConnection:
 
     def _connect(self) -> None:
         description = self._description
-        self._table, self.layout = described_table(self._client, description)
-        dynamic = bool(self.layout.partition_keys) and not description.static
+        self._table, self.layout, static = described_table(self._client, description)
+        dynamic = bool(self.layout.partition_keys) and not static
         self._columns = (*self.layout.columns, *(self.layout.partition_keys if dynamic else ()))
         self._writer.bind(self._columns)
         self._partitions = Partitions(
@@ -338,7 +345,7 @@ class HiveStreamingConnection:
             interval_s = heartbeat_interval_s(self._client)
         self._batch_settings = BatchSettings(
             layout=self.layout,
-            static=None if dynamic else description.static,
+            static=None if dynamic else static,
             size=description.batch_size,
             agent_info=description.agent_info,
             optimized=description.optimized,
@@ -401,6 +408,7 @@ class HiveStreamingConnection:
         if self._state is not ConnectionState.OPEN:
             self._thread = 0
             self._drop_records()
+            self._bad.forget()
 
     def _write_other(self, data: object) -> None:
         with self._entered(Call.WRITE):
@@ -424,17 +432,19 @@ class HiveStreamingConnection:
             self._parse()
 
     def _parse(self) -> None:
-        if not self._records:
-            return
-        records, size_bytes, before = self._records, self._records_bytes, self._parsed
-        self._drop_records()
-        self._parsed += len(records)
-        parsed = without_nulls(parse_bounded(self._writer, records), self.layout.not_null, len(records))
-        self._current().insert(parsed.rows)
-        self.stats.records_written += parsed.rows.num_rows
-        self.stats.records_size_bytes += size_bytes
+        if self._records:
+            records, size_bytes = self._records, self._records_bytes
+            parsed = without_nulls(parse_bounded(self._writer, records), self.layout.not_null, len(records))
+            # Inserting rows may raise an error after which the caller repeats the commit.
+            self._bad.add(records, parsed.bad, self._parsed)
+            self._drop_records()
+            self._parsed += len(records)
+            self.stats.records_written += parsed.rows.num_rows
+            self.stats.records_size_bytes += size_bytes
+            self._current().insert(parsed.rows)
         try:
-            self._bad.deal_with(records, parsed.bad, before)
+            with io_errors("Dead letters"):
+                self._bad.settle()
         finally:
             self.stats.dead_letters = self._bad.count
 
@@ -442,7 +452,7 @@ class HiveStreamingConnection:
         self._records, self._records_bytes = [], 0
 
     def _roll_over(self) -> None:
-        if self._batch is not None and self._batch.remaining == 0:
+        if self._batch is not None and (self._batch.remaining == 0 or self._batch.is_outdated):
             self._close_batch()
         if self._batch is None:
             self._batch = TransactionBatch(self._client, self._batch_settings, self._partitions)

@@ -62,14 +62,15 @@ class DeadLetterFile:
         self._size_bytes = 0
 
     def __call__(self, letter: DeadLetter) -> None:
-        """Add a dead letter, and write the file if many are buffered.
+        """Add a dead letter, and write the buffered ones first if there are many.
 
-        :raises StorageError: the buffered dead letters cannot be written.
+        :raises StorageError: the buffered dead letters cannot be written; this one is not among them.
         """
-        self._lines.append(letter.to_json().encode() + b"\n")
-        self._size_bytes += len(self._lines[-1])
-        if self._size_bytes > _HELD_BYTES:
+        line = letter.to_json().encode() + b"\n"
+        if self._size_bytes + len(line) > _HELD_BYTES:
             self.flush()
+        self._lines.append(line)
+        self._size_bytes += len(line)
 
     def flush(self) -> None:
         """Write the buffered dead letters to the file.
@@ -105,6 +106,7 @@ class BadRecords:
 
     def __init__(self, handler: DeadLetterHandler | None, limit: int | None) -> None:
         self._handler, self._limit = handler, limit
+        self._pending: list[DeadLetter] = []
         self.count = 0
 
     def flush(self) -> None:
@@ -119,14 +121,19 @@ class BadRecords:
     def deal_with(
         self, records: Sequence[bytes] | Mapping[int, bytes], bad: Sequence[BadRecord], before: int
     ) -> None:
-        """Pass bad records to the handler, or raise an error.
+        """Add bad records as :meth:`add` does, and :meth:`settle` them."""
+        self.add(records, bad, before)
+        self.settle()
+
+    def add(
+        self, records: Sequence[bytes] | Mapping[int, bytes], bad: Sequence[BadRecord], before: int
+    ) -> None:
+        """Keep bad records until :meth:`settle` has dealt with them.
 
         :param records: all parsed records, or the bad ones by their index.
         :param before: number of the transaction's records before these.
-        :raises SerializationError: a record is bad and no handler is set; the error names the first one.
-        :raises DeadLetterLimitExceeded: the bad records exceed the limit.
         """
-        letters = [
+        self._pending += [
             DeadLetter(
                 record=bytes(records[bad_record.index]),
                 record_number=before + bad_record.index + 1,
@@ -135,20 +142,44 @@ class BadRecords:
             )
             for bad_record in bad
         ]
-        if letters and self._handler is None:
+
+    def settle(self) -> None:
+        """Pass the kept bad records to the handler, or raise an error.
+
+        A record that the handler does not take stays, and so do those behind it.
+
+        :raises SerializationError: a record is bad and no handler is set; the error names the first one, and
+            all are forgotten.
+        :raises DeadLetterLimitExceeded: the bad records exceed the limit.
+        :raises StorageError: the handler cannot write them.
+        """
+        if self._pending and self._handler is None:
+            letters, self._pending = self._pending, []
             raise _refused(letters)
-        for letter in letters:
-            if self._limit is not None and self.count >= self._limit:
-                raise DeadLetterLimitExceeded(
-                    f"More than {self._limit} bad records. {_described(letter)}",
-                    remedy="Abort the transaction, and look at the dead letters.",
-                    limit=self._limit,
-                    record_number=letter.record_number,
-                    column=letter.column,
-                )
-            self.count += 1
-            if self._handler is not None:
-                self._handler(letter)
+        done = 0
+        try:
+            for letter in self._pending:
+                self._pass_on(letter)
+                done += 1
+        finally:
+            del self._pending[:done]
+
+    def forget(self) -> None:
+        """Drop the kept bad records, because their transaction has ended."""
+        self._pending = []
+
+    def _pass_on(self, letter: DeadLetter) -> None:
+        if self._limit is not None and self.count >= self._limit:
+            raise DeadLetterLimitExceeded(
+                f"More than {self._limit} bad records. {_described(letter)}",
+                remedy="Abort the transaction, and look at the dead letters.",
+                limit=self._limit,
+                record_number=letter.record_number,
+                column=letter.column,
+            )
+        if self._handler is not None:
+            self._handler(letter)
+        self.count += 1
 
 
 def _open_privately(path: str, flags: int) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow as pa
 
 from airflow_hive_federation.acid.names import ACID_VERSION, VERSION_FILE, bucket_file, side_file
 from airflow_hive_federation.acid.rewrite import ACID_COLUMNS
+from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.model.types import Field, HiveType
 from airflow_hive_federation.orc.assembly import PROLEPTIC, AssembledFile, Mark, Stripe, encode, type_messages
 from airflow_hive_federation.orc.plain import columns_of, constant, counting, plain_stripe, structs
@@ -136,6 +138,14 @@ class DeltaFile:
         self.next_row_id = 0
         self._set_mark()
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the file is still the one that was written; a file without a row is.
+
+        :raises StorageError: the file cannot be looked at.
+        """
+        return self._store.is_whole()
+
     def append(self, write_id: int, stripes: Sequence[Stripe]) -> None:
         """Append stripes of :func:`encoded` whose row ids begin at :attr:`next_row_id`.
 
@@ -234,13 +244,38 @@ class _LocalStore:
         self._is_visible = False
         # The file may end with bytes that are not on the disk, or without a tail.
         self._is_ragged = False
+        self._length = 0
+        self._identity = (0, 0)
+
+    def is_whole(self) -> bool:
+        if not self._length:
+            return True
+        with storage_errors(self._uri):
+            try:
+                found = self._present.stat()
+            except FileNotFoundError:
+                return False
+        return (found.st_size, found.st_dev, found.st_ino) == (self._length, *self._identity)
 
     def append(self, pieces: Sequence[bytes | memoryview]) -> None:
-        self._is_ragged = True
         with storage_errors(self._uri):
-            durable.make_directories(self._directory)
-            with self._present.open("ab") as file:
+            if not self._length:
+                durable.make_directories(self._directory)
+            # Appending to a new file in place of a removed one would leave it without its beginning.
+            with self._present.open("r+b" if self._length else "ab") as file:
+                length = file.seek(0, os.SEEK_END)
+                if length != self._length:
+                    raise StorageError(
+                        f"{self._uri} has {length} bytes, and {self._length} were written: another process "
+                        "has changed it.",
+                        remedy="Find the process that changes files of the table without a lock.",
+                        path=self._uri,
+                    )
+                self._is_ragged = True
                 file.writelines(pieces)
+                self._length = file.tell()
+                found = os.fstat(file.fileno())
+                self._identity = (found.st_dev, found.st_ino)
 
     def sync(self) -> None:
         # The rows are synced first, then the length that counts, then the name: so after a crash no length
@@ -262,14 +297,17 @@ class _LocalStore:
             self._is_visible = True
 
     def cut(self, length: int) -> None:
-        with storage_errors(self._uri):
+        # Of a file that somebody has removed, nothing is left to cut off.
+        with storage_errors(self._uri), suppress(FileNotFoundError):
             if length:
                 with self._present.open("r+b") as file:
-                    file.truncate(length)
+                    if file.seek(0, os.SEEK_END) > length:
+                        file.truncate(length)
                     # The side file is removed in the end; from then on the file has to end with a tail.
                     durable.sync_open_file(file)
             else:
                 self._hidden.unlink(missing_ok=True)
+        self._length = length
         self._is_ragged = False
 
     def finish(self) -> None:
@@ -294,6 +332,10 @@ class _UploadingStore:
         self._directory, self._uri, self._options = directory, uri, options
         with tempfile.NamedTemporaryFile(prefix="hive-bucket-", delete=False) as file:
             self._path = Path(file.name)
+
+    def is_whole(self) -> bool:
+        # The file serves one transaction.
+        return True
 
     def append(self, pieces: Sequence[bytes | memoryview]) -> None:
         with storage_errors(self._uri), self._path.open("ab") as file:

@@ -9,14 +9,13 @@ from typing import Any
 from airflow_hive_federation.errors import ConfigurationError, NoSuchObjectError
 from airflow_hive_federation.ingest.dead_letters import DeadLetterHandler
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, metastore_errors
-from airflow_hive_federation.ingest.formats.lazy_values import value_of
 from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
-from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.remote_links import remote_of
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.constraints import writable_layout
+from airflow_hive_federation.tables.write.partition_values import value_text
 from airflow_hive_federation.tables.write.plan import TableLayout, refuse_checks
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
 from airflow_hive_federation.waiting import PollPolicy
@@ -67,9 +66,12 @@ def check_description(description: Description) -> None:
         raise InvalidConnection("The size of a transaction batch, and of the buffer, is at least 1.")
 
 
-def described_table(client: MetastoreClient, description: Description) -> tuple[Any, TableLayout]:
+def described_table(
+    client: MetastoreClient, description: Description
+) -> tuple[Any, TableLayout, tuple[str, ...]]:
     """Read the table and check that records can be streamed into it.
 
+    :return: the table, its layout, and the static values as Hive writes them in partition names.
     :raises InvalidTable: the table does not exist, is a view, external, not transactional or not ORC, or has
         an enabled CHECK constraint.
     :raises InvalidConnection: the static values do not fit the table's partition keys.
@@ -96,36 +98,33 @@ def described_table(client: MetastoreClient, description: Description) -> tuple[
         raise InvalidTable(
             f"{name} is insert-only, not full ACID.", remedy="Stream into a full ACID table.", table=name
         )
-    _check_fit(description, layout)
-    return table, layout
+    return table, layout, _static_values(description, layout)
 
 
-def _check_static(table: str, key: Column, value: str) -> None:
-    if value == DEFAULT_PARTITION:
-        return
+def _static_values(description: Description, layout: TableLayout) -> tuple[str, ...]:
+    keys = layout.key_names
+    if description.static and len(description.static) != len(keys):
+        raise InvalidConnection(
+            f"{layout.name} has {len(keys)} partition keys, but {len(description.static)} static values "
+            "are given.",
+            remedy=f"Give a value for each of {', '.join(keys)}."
+            if keys
+            else "It has no partitions: give none.",
+        )
+    pairs = zip(layout.partition_keys, description.static, strict=False)
+    return tuple(_static_value(layout.name, key, value) for key, value in pairs)
+
+
+def _static_value(table: str, key: Column, value: str) -> str:
     if value.lower().startswith(f"{key.name}="):
         raise InvalidConnection(
             f"The value of partition key {key.name} of {table} is {value!r}.",
             remedy=f"Give the value alone: {value[len(key.name) + 1 :]!r}.",
         )
     try:
-        value_of(value, key.type)
+        return value_text(value, key.type)
     except ValueError as error:
         raise InvalidConnection(
             f"The value of partition key {key.name} of {table} is no {key.type}: {error}.",
             remedy="Give a value for each of the table's partition keys, of its type, in the table's order.",
         ) from error
-
-
-def _check_fit(description: Description, layout: TableLayout) -> None:
-    keys = layout.key_names
-    if description.static and len(description.static) != len(keys):
-        raise InvalidConnection(
-            f"{layout.name} has {len(keys)} partition keys, but {len(description.static)} static values "
-            "are given.",
-            remedy="Give a value for each of {', '.join(keys)}."
-            if keys
-            else "It has no partitions: give none.",
-        )
-    for key, value in zip(layout.partition_keys, description.static, strict=False):
-        _check_static(layout.name, key, value)

@@ -15,7 +15,12 @@ from airflow_hive_federation.acid.bucketing import bucket_numbers
 from airflow_hive_federation.model.partitions import DEFAULT_PARTITION
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.tables.write.columns import stored
-from airflow_hive_federation.tables.write.partition_values import decimal_text, double_text, timestamp_text
+from airflow_hive_federation.tables.write.partition_values import (
+    decimal_text,
+    double_text,
+    float_text,
+    timestamp_text,
+)
 from airflow_hive_federation.tables.write.plan import TableLayout
 
 Values = tuple[str, ...]
@@ -57,7 +62,8 @@ def grouped(layout: TableLayout, rows: pa.RecordBatch, static: Values | None) ->
         for array, column in zip(rows.columns[:width], layout.columns, strict=True)
     ]
     data = pa.RecordBatch.from_arrays(arrays, names=[column.name for column in layout.columns])
-    buckets = _buckets(layout, rows)
+    # Hive hashes the values that it stores, cut to the column's length.
+    buckets = _buckets(layout, data)
     if static is None:
         keys, partitions = _partitions(rows.columns[width:], layout.partition_keys)
     else:
@@ -141,7 +147,7 @@ def _text(value: object, convert: Callable[[Any], str]) -> str | None:
 
 _TEXTS: dict[str, Callable[[Any], str]] = {
     "decimal": decimal_text,
-    "float": double_text,
+    "float": float_text,
     "double": double_text,
     "timestamp": timestamp_text,
     "binary": lambda value: bytes(value).decode("utf-8", "replace"),

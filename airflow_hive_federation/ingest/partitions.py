@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.acid.names import DirectoryKind, is_acid_directory, parse_directory
+from airflow_hive_federation.errors import ConfigurationError, UnsupportedMethodError
 from airflow_hive_federation.ingest.errors import (
     InvalidTable,
     PartitionCreationFailed,
@@ -21,6 +22,8 @@ from airflow_hive_federation.ingest.grouping import Values
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.partitions import unescape
+from airflow_hive_federation.storage.listing import list_children
+from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.tables.write.partitions import (
     check_alike,
     create_partitions,
@@ -54,6 +57,7 @@ class Partitions:
         self._own_positions = () if position_key is None else (position_key,)
         self._locations: dict[Values, str] = {}
         self._prepared: set[Values] = set()
+        self._counts_write_ids = True
         self.created = 0
 
     @property
@@ -69,6 +73,39 @@ class Partitions:
     def location(self, values: Values) -> str:
         """Return the location of a prepared partition."""
         return self._locations[values]
+
+    def highest_write_id(self) -> int:
+        """Return the highest write id that was allocated on the table, by one call of the metastore.
+
+        The high-water mark of readers may be lower: the metastore forgets write ids of committed transactions
+        that are older than all open ones.
+        """
+        layout = self._layout
+        if self._counts_write_ids:
+            request = types.MaxAllocatedTableWriteIdRequest(dbName=layout.database, tableName=layout.table)
+            try:
+                return int(self._client.call("get_max_allocated_table_write_id", request).maxWriteId)
+            except UnsupportedMethodError:
+                self._counts_write_ids = False
+        # Hive 3.1.
+        (found,) = self._client.get_valid_write_ids([layout.name]).values()
+        return int(found.writeIdHighWaterMark)
+
+    def has_base(self, values: Values, write_id: int, options: StorageOptions | None) -> bool:
+        """Return whether a partition that was once prepared has a base that hides rows of a write id.
+
+        An overwrite makes a base of its own write id, and so does a truncation. A compaction makes one only
+        below the lowest open write id.
+
+        :raises StorageError: the partition cannot be listed.
+        """
+        if values not in self._locations:
+            return False
+        names = filter(is_acid_directory, list_children(self._locations[values], options=options)[1])
+        return any(
+            found.kind is DirectoryKind.BASE and found.max_write_id >= write_id
+            for found in map(parse_directory, names)
+        )
 
     def begin(self) -> None:
         """Begin another transaction."""

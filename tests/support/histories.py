@@ -21,6 +21,7 @@ from airflow_hive_federation.compaction.plan import CompactionKind
 from airflow_hive_federation.compaction.requests import compact_table
 from airflow_hive_federation.compaction.runners import in_threads
 from airflow_hive_federation.embedded.sql import HiveSqlError
+from airflow_hive_federation.errors import StreamingTransactionError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.model.partitions import partition_name, unescape
@@ -373,8 +374,15 @@ class History:
             if table.partitioned:
                 fields.append(self.chance.choice(PARTITIONS))
             stream.connection.write(",".join(fields))
-        stream.connection.flush()
         committed = self.chance.random() < 0.7
+        try:
+            stream.connection.flush()
+        except StreamingTransactionError as error:
+            if "was overwritten" not in error.message:
+                raise
+            # Since the batch began, and the batch has not written to the partition before.
+            stream.connection.abort_transaction()
+            return f"{table.full_name} aborted, overwritten"
         stream.connection.commit_transaction() if committed else stream.connection.abort_transaction()
         return f"{table.full_name} {'committed' if committed else 'aborted'}"
 

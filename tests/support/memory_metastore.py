@@ -250,6 +250,9 @@ class MemoryMetastore:
         ]
         return types.GetValidWriteIdsResponse(tblValidWriteIds=write_ids)
 
+    def _get_max_allocated_table_write_id(self, _args: Any) -> Any:
+        return types.MaxAllocatedTableWriteIdResponse(maxWriteId=max(self.txns, default=0))
+
     def _heartbeat_txn_range(self, args: Any) -> Any:
         wanted = range(args.txns.min, args.txns.max + 1)
         return types.HeartbeatTxnRangeResponse(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from airflow_hive_federation.ingest.errors import InvalidColumn, SerializationError
+from airflow_hive_federation.ingest.formats.exact_casts import can_become, exact_cast
 from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter, check_names, unstorable
 from airflow_hive_federation.model.types import Column
 from airflow_hive_federation.orc.arrow_columns import arrow_type
@@ -36,7 +37,7 @@ class ArrowRecordWriter(AbstractRecordWriter):
 def conforming_batch(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
     """Convert a batch to the table's columns, which are matched by name without regard to case.
 
-    Types are cast if no value changes.
+    Types are cast if no value changes, as :func:`.exact_cast` does.
 
     :param columns: the table's columns, then the dynamic partition keys.
     :raises InvalidColumn: the batch lacks a column, has an unknown one, has one twice, or has one whose type
@@ -68,17 +69,10 @@ def _cast(array: pa.Array, column: Column) -> pa.Array:
         return array
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
+    _check_type(array.type, column, kind)
     try:
-        pa.nulls(0, array.type).cast(kind)
-    except pa.ArrowNotImplementedError as error:
-        raise InvalidColumn(
-            f"Column {column.name} is {column.type}, which {array.type} cannot become.",
-            remedy="Convert it before it is written.",
-            column=column.name,
-        ) from error
-    try:
-        return array.cast(kind)
-    except pa.ArrowInvalid as error:
+        return exact_cast(array, kind)
+    except ValueError as error:
         place = _first_unfit(array, kind)
         raise SerializationError(
             f"Row {place + 1} of the batch, column {column.name} ({column.type}): {error}",
@@ -88,14 +82,29 @@ def _cast(array: pa.Array, column: Column) -> pa.Array:
         ) from error
 
 
+def _check_type(given: pa.DataType, column: Column, wanted: pa.DataType) -> None:
+    refused = InvalidColumn(
+        f"Column {column.name} is {column.type}, which {given} cannot become.",
+        remedy="Convert it before it is written.",
+        column=column.name,
+    )
+    if not can_become(given, wanted):
+        raise refused
+    try:
+        pa.nulls(0, given).cast(wanted)
+    except pa.ArrowNotImplementedError as error:
+        raise refused from error
+
+
 def _first_unfit(array: pa.Array, kind: pa.DataType) -> int:
     low, high = 0, len(array)
     # array[:low] casts; array[:high] does not.
     while high - low > 1:
         middle = (low + high) // 2
         try:
-            array.slice(low, middle - low).cast(kind)
+            # Of a slice, Arrow casts the values of all lists.
+            exact_cast(array.take(pa.array(range(low, middle), pa.int64())), kind)
             low = middle
-        except pa.ArrowInvalid:
+        except ValueError:
             high = middle
     return low

@@ -6,10 +6,10 @@ stand for one. A quote inside an unquoted field is text, as for Python's ``csv``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.errors import ConfigurationError
@@ -60,6 +60,31 @@ class Dialect:
             at += len(delimiter)
             opened = line.startswith(quote, at)
             at += opened
+
+    def encloses_fields(self, lines: bytes) -> bool:
+        """Return whether each quote begins or ends a whole field of one line, and no quote is missing.
+
+        Arrow and :meth:`fields` then split the lines into the same fields. Otherwise they may not: Arrow
+        takes text behind a closed quote, and closes one that is open at the end.
+
+        :param lines: lines of a dialect whose delimiter is ASCII.
+        """
+        if self.quote.encode() not in lines:
+            return True
+        characters = np.frombuffer(b"\n%b\n" % lines, np.uint8)
+        quotes = np.flatnonzero(characters == ord(self.quote))
+        if len(quotes) % 2:
+            return False
+        # By induction: outside of quotes, the next one opens a field, and the one after it closes the field.
+        opening, closing = quotes[0::2], quotes[1::2]
+        feeds = np.flatnonzero(characters == ord("\n"))
+        borders = np.zeros(256, np.bool_)
+        borders[[ord("\n"), ord(self.delimiter)]] = True
+        return bool(
+            borders[characters[opening - 1]].all()
+            and borders[characters[closing + 1]].all()
+            and (np.searchsorted(feeds, opening) == np.searchsorted(feeds, closing)).all()
+        )
 
     def fields(self, record: str, most: int, *, lenient: bool = False) -> tuple[list[str | None], int]:
         r"""Split a record; an unquoted ``\N`` is null.
@@ -153,9 +178,6 @@ class QuotedInputWriter(StrictDelimitedInputWriter):
     ) -> None:
         self._dialect = dialect or Dialect()
         super().__init__(field_delimiter=self._dialect.delimiter, columns=columns, malformed=malformed)
-        quote, delimiter = re.escape(self._dialect.quote), re.escape(self._dialect.delimiter)
-        #: Quotes after other characters than a delimiter, and before others: doubled ones, or mistakes.
-        self._irregular = re.compile(f"[^{delimiter}\n]{quote}+[^{delimiter}\n]|{quote}{{2}}".encode())
 
     def encode(self, record: bytes) -> Sequence[str | None]:
         """Split one record into texts."""
@@ -166,13 +188,7 @@ class QuotedInputWriter(StrictDelimitedInputWriter):
         return parts + [None] * (wanted - len(parts))
 
     def _is_plain(self, blob: bytes, count: int) -> bool:
-        last = blob[blob.rfind(b"\n") + 1 :]
-        # Arrow closes a quote that is open at the end.
-        return (
-            super()._is_plain(blob, count)
-            and not self._irregular.search(blob)
-            and not self._dialect.stays_open(last, opened=False)
-        )
+        return super()._is_plain(blob, count) and self._dialect.encloses_fields(blob)
 
     def _at_once(self, blob: bytes, count: int) -> list[pa.Array] | None:
         return self.split_at_once(blob, count, quote=self._dialect.quote)

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_hive_federation.ingest.formats.columns import BadRecord, values_column
@@ -26,7 +27,8 @@ def rows_parsed(rows: Sequence[Row], places: Sequence[int], columns: Sequence[Co
 
     Values are converted where the column's type requires it: numbers and UUIDs to texts, texts to other types
     (by the rules of Hive's ``LazySimpleSerDe``), whole decimals and floats to integers, 0 and 1 to booleans,
-    times with a zone to UTC. No value is rounded or cut off.
+    times with a zone to UTC. Only numbers with a fraction are rounded, to the nearest float or double; no
+    other value changes.
 
     :param places: index of each column in a row.
     :return: the rows, and the bad rows that do not fit the columns, with the reason.
@@ -87,8 +89,33 @@ def _boolean(value: object) -> bool | None:
     return bool(value) if isinstance(value, bool | int | Decimal) and value in {0, 1} else None
 
 
-def _floating(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float | Decimal) else None
+def _double(value: object) -> float | None:
+    return _floating(value, float)
+
+
+def _float(value: object) -> float | None:
+    return _floating(value, _nearest_float)
+
+
+def _floating(value: object, nearest: Callable[[float], float]) -> float | None:
+    """Return the nearest number of a type; only numbers with a fraction are rounded."""
+    if not isinstance(value, int | float | Decimal):
+        return None
+    try:
+        number = nearest(float(value))
+    except OverflowError:
+        number = math.inf
+    is_whole = isinstance(value, int) or (
+        isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value()
+    )
+    if (math.isinf(number) and abs(value) != math.inf) or (is_whole and number != value):
+        raise ValueError(f"{_described(value)} would change as a floating-point number")
+    return number
+
+
+def _nearest_float(value: float) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.float32(value))
 
 
 def _decimal(value: object) -> Decimal | None:
@@ -144,8 +171,8 @@ _AS_THEY_ARE: dict[str, set[type]] = {
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(_TEXTS, _text),
     "boolean": _boolean,
-    "float": _floating,
-    "double": _floating,
+    "float": _float,
+    "double": _double,
     "decimal": _decimal,
     "binary": _binary,
     "date": _date,

@@ -61,6 +61,15 @@ def double_text(value: float) -> str:
     return f"{'-' * sign}{digits[0]}.{fraction}E{int(exponent) + len(digits) - 1}"
 
 
+def float_text(value: float) -> str:
+    """Return the text of a number of Hive's ``float``, as ``Float.toString`` of Java does.
+
+    It is the shortest text of this number among floats, not that of the nearest double.
+    """
+    with np.errstate(over="ignore"):
+        return double_text(float(str(np.float32(value))))
+
+
 def timestamp_text(value: datetime) -> str:
     """Return the text of a wall clock without trailing zeros in its fraction."""
     text = str(value.strftime("%Y-%m-%d %H:%M:%S")).rjust(19, "0")
@@ -109,11 +118,7 @@ def _floating(value: object, hive_type: HiveType) -> str:
     text = str(value).strip()
     if isinstance(value, bool) or not (_NUMBER.fullmatch(text) or text.lower() in _SPECIAL):
         raise ValueError("it is not a number")
-    if hive_type.name == "float":
-        with np.errstate(over="ignore"):
-            # The shortest text of this float, not of the nearest double.
-            text = str(np.float32(float(text)))
-    return double_text(float(text))
+    return (float_text if hive_type.name == "float" else double_text)(float(text))
 
 
 def _boolean(value: object, _: HiveType) -> str:

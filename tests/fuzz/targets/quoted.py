@@ -12,6 +12,7 @@ INPUTS = 300
 SEEDS = [
     bytes([0, 1, 2, 3]) + b'a,1,1.5\n"b, c","2",\\N\n"",,""',
     bytes([0, 0, 0, 7]) + b'"two\nlines","say ""hi""",5" pipe\r\n"open,x,y\n',
+    bytes([0, 0, 0, 9]) + b'a,"b,"c,d\n,"1,"\n"x","y","z"',
     bytes([4, 5, 6, 1]) + b'2026-01-31,"2026-01-31 12:00:00.5","true"',
 ]
 TOKENS = [b'"', b'""', b'",', b',"', b",", b"\n", b"\r\n", b"\\N", b"\xef\xbb\xbf", b"\xff", b"1", b" "]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,11 @@ from airflow_hive_federation.ingest.builder import StreamingConnectionBuilder
 from airflow_hive_federation.ingest.errors import InvalidConnection, InvalidTable, InvalidTransactionState
 from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
+from airflow_hive_federation.transactions.locks import TableWrite, WriteKind, lock_components, unnoted
+from airflow_hive_federation.transactions.transaction import Transaction
+from airflow_hive_federation.waiting import PollPolicy, wait_until
 
 DATABASE = "streamed"
 
@@ -261,3 +266,95 @@ def test_illegal_calls_leave_the_state_right(sql: HiveSql, settings: MetastoreSe
     with pytest.raises(InvalidTransactionState):
         connection.write(b"2,b")
     assert ids(sql, "plain") == [1]
+
+
+@pytest.mark.slow
+def test_hive_overwrites_and_drops_between_the_transactions_of_a_batch(
+    sql: HiveSql, settings: MetastoreSettings
+) -> None:
+    """A batch holds no lock between two transactions, but its write ids and files are of its beginning."""
+    kind = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    sql.execute(f"CREATE TABLE {DATABASE}.replaced (id int) {kind}")
+    sql.execute(f"CREATE TABLE {DATABASE}.dropped (id int) PARTITIONED BY (d string) {kind}")
+    changes = {
+        "replaced": ["INSERT OVERWRITE TABLE {} SELECT 100", "TRUNCATE TABLE {}"],
+        "dropped": [
+            "ALTER TABLE {} DROP PARTITION (d='x')",
+            "INSERT OVERWRITE TABLE {} PARTITION (d='x') SELECT 100",
+        ],
+    }
+    seen = {}
+    for table, statements in changes.items():
+        with builder(settings, table).with_transaction_batch_size(4).connect() as connection:
+            for number, statement in enumerate([*statements, ""]):
+                with connection.transaction():
+                    connection.write(f"{number},x" if table == "dropped" else f"{number}")
+                seen[table, number] = ids(sql, table)
+                if statement:
+                    sql.execute(statement.format(f"{DATABASE}.{table}"))
+            assert connection.stats.transaction_batches == 3
+    assert seen == {
+        ("replaced", 0): [0],
+        ("replaced", 1): [1, 100],
+        ("replaced", 2): [2],
+        ("dropped", 0): [0],
+        ("dropped", 1): [1],
+        ("dropped", 2): [2, 100],
+    }
+
+
+@pytest.mark.slow
+def test_values_are_where_hives_insert_puts_them(sql: HiveSql, settings: MetastoreSettings) -> None:
+    """A text longer than its column is in the bucket of the stored text; a float names its partition."""
+    sql.execute(
+        f"CREATE TABLE {DATABASE}.places (id int, v varchar(3)) PARTITIONED BY (f float) CLUSTERED BY (v) "
+        "INTO 8 BUCKETS STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    )
+    values = ["abcdef", "abc", "xyzxyz", "xyz", "p", "qrst"]
+    literals = ", ".join(f"({number}, '{value}', 0.1)" for number, value in enumerate(values))
+    sql.execute(f"INSERT INTO {DATABASE}.places PARTITION (f) VALUES {literals}")
+    with builder(settings, "places").connect() as connection, connection.transaction():
+        connection.write_records([f"{number},{value},0.1".encode() for number, value in enumerate(values)])
+    static = builder(settings, "places").with_static_partition_values(["0.10"])
+    with static.connect() as connection, connection.transaction():
+        connection.write_records([f"{number},{value}".encode() for number, value in enumerate(values)])
+    found = sql.execute(
+        f"SELECT id, v, ROW__ID.bucketid, count(*) FROM {DATABASE}.places "
+        "GROUP BY id, v, ROW__ID.bucketid ORDER BY id"
+    )
+    # Each row is there three times: in the same bucket each time.
+    assert [row[0] for row in found] == [f"{number}" for number in range(len(values))]
+    assert {row[3] for row in found} == {"3"}
+    assert len({row[2] for row in found}) > 1
+    assert [row[0] for row in sql.execute(f"SHOW PARTITIONS {DATABASE}.places")] == ["f=0.1"]
+
+
+def test_a_stream_that_waits_for_an_overwrite_writes_above_it(
+    sql: HiveSql, settings: MetastoreSettings, client: MetastoreClient
+) -> None:
+    """The overwrite has its lock, and allocates its write id while the stream waits for it."""
+    sql.execute(
+        f"CREATE TABLE {DATABASE}.awaited (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
+    )
+    overwrite = TableWrite(database=DATABASE, table="awaited", kind=WriteKind.OVERWRITE)
+
+    def is_waiting() -> bool:
+        found = client.show_locks(database=DATABASE, table="awaited")
+        return any(lock.state == types.LockState.WAITING for lock in found)
+
+    def stream() -> None:
+        with builder(settings, "awaited").connect() as connection, connection.transaction():
+            connection.write(b"2")
+
+    with ThreadPoolExecutor(1) as pool, Transaction(client) as own:
+        own._lock(unnoted(lock_components([overwrite])), {f"{DATABASE}.awaited"})
+        streamed = pool.submit(stream)
+        assert wait_until(is_waiting, PollPolicy(first_s=0.05, factor=1.0, longest_s=0.05, timeout_s=120.0))
+        write_id = own.write_id(DATABASE, "awaited")
+        client.lock(lock_components([overwrite]), txn_id=own.id)
+        base = directory(client, "awaited") / f"base_{write_id:07d}"
+        base.mkdir()
+        (base / "_orc_acid_version").write_text("2")
+        own.commit()
+        streamed.result(120)
+    assert ids(sql, "awaited") == [2]

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pytest
 
 from airflow_hive_federation.compaction.plan import CompactionKind
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, StreamingConnectionError
 from airflow_hive_federation.ingest import HiveStreamingConnection
 from airflow_hive_federation.ingest import connection as connection_module
+from airflow_hive_federation.ingest import dead_letters as dead_letters_module
 from airflow_hive_federation.ingest.dead_letters import DeadLetter
 from airflow_hive_federation.ingest.description import Description
 from airflow_hive_federation.ingest.errors import (
+    DeadLetterLimitExceeded,
     HeartBeatFailure,
     InvalidConnection,
     InvalidTable,
@@ -31,7 +33,7 @@ from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.waiting import PollPolicy
 from tests.support.gateways import until
-from tests.support.memory_metastore import MemoryMetastore
+from tests.support.memory_metastore import MemoryMetastore, hang_up
 from tests.support.streaming import Builders, rows
 
 SOON = PollPolicy(first_s=0.01, timeout_s=0.05)
@@ -441,3 +443,72 @@ def test_bad_records_are_on_the_disk_before_the_commit(builder: Builders, tmp_pa
             connection.flush()
         assert connection.stats.dead_letters == 1
         connection.abort_transaction()
+
+
+def test_bad_records_outlast_an_error_of_the_rows_beside_them(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    """The rows are written at once, but no metastore answers; then the caller repeats the commit."""
+    letters: list[DeadLetter] = []
+    described = builder("parted").with_dead_letters(letters.append).with_buffer_bytes(1)
+    with described.connect() as connection:
+        connection.begin_transaction()
+        connection.write_records([b"1,a,x", b"y,b,x", b"3,c,x"])
+        metastore.before["get_partitions_by_names_req"] = hang_up
+        with pytest.raises(StreamingConnectionError):
+            connection.commit_transaction()
+        assert letters == []
+        del metastore.before["get_partitions_by_names_req"]
+        connection.commit_transaction()
+        assert [letter.record_number for letter in letters] == [2]
+        assert (connection.stats.dead_letters, connection.stats.records_written) == (1, 2)
+    assert rows(tmp_path / "parted") == [(1, "a"), (3, "c")]
+
+
+def test_a_handler_that_fails_gets_the_rest_of_the_bad_records_later(builder: Builders) -> None:
+    letters: list[int] = []
+
+    def handle(letter: DeadLetter) -> None:
+        if letter.record_number == 2 and not failed:
+            failed.append(letter)
+            raise ValueError("busy")
+        letters.append(letter.record_number)
+
+    failed: list[DeadLetter] = []
+    with builder().with_dead_letters(handle).connect() as connection:
+        connection.begin_transaction()
+        connection.write_records([b"x,a", b"y,b", b"z,c", b"4,d"])
+        with pytest.raises(ValueError, match="busy"):
+            connection.commit_transaction()
+        assert letters == [1]
+        connection.commit_transaction()
+        assert letters == [1, 2, 3]
+        assert connection.stats.dead_letters == 3
+
+
+def test_bad_records_beyond_the_limit_keep_refusing_the_commit(builder: Builders) -> None:
+    letters: list[DeadLetter] = []
+    with builder().with_dead_letters(letters.append, limit=1).connect() as connection:
+        connection.begin_transaction()
+        connection.write_records([b"x,a", b"y,b", b"3,c"])
+        for _ in range(2):
+            with pytest.raises(DeadLetterLimitExceeded, match="Record 2 of the transaction"):
+                connection.commit_transaction()
+        connection.abort_transaction()
+        with connection.transaction():
+            connection.write(b"3,c")
+    assert len(letters) == 1
+
+
+def test_a_disk_without_room_for_dead_letters_fails_the_transaction(
+    builder: Builders, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(dead_letters_module, "_HELD_BYTES", 1)
+    (tmp_path / "file").touch()
+    with builder().with_dead_letters(f"{tmp_path}/file/bad.jsonl").connect() as connection:
+        connection.begin_transaction()
+        connection.write_records([b"x,a", b"y,b", b"3,c"])
+        with pytest.raises(StreamingIOFailure, match="Dead letters"):
+            connection.flush()
+        assert connection.state is ConnectionState.FAILED
+        (tmp_path / "file").unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -87,6 +88,9 @@ def test_many_partitions_and_buckets_lose_nothing() -> None:
         ("double", 1.0, "1.0"),
         ("double", 1e10, "1.0E10"),
         ("double", 1.5e-5, "1.5E-5"),
+        ("float", 0.1, "0.1"),
+        ("float", 1.5e10, "1.5E10"),
+        ("float", float("nan"), "NaN"),
         ("timestamp", datetime.datetime.fromisoformat("2026-01-31 01:02:03"), "2026-01-31 01:02:03"),
         ("timestamp", datetime.datetime.fromisoformat("2026-01-31 01:02:03.5"), "2026-01-31 01:02:03.5"),
         ("char(4)", "ab  ", "ab"),
@@ -98,3 +102,18 @@ def test_many_partitions_and_buckets_lose_nothing() -> None:
 def test_texts_of_partition_values(kind: str, value: Any, text: str) -> None:
     key = Column.of("p", kind)
     assert value_texts(pa.array([value], arrow_type(key.type)), key).to_pylist() == [text]
+
+
+@pytest.mark.parametrize("kind", ["varchar(3)", "char(3)"])
+def test_the_bucket_is_that_of_the_stored_text(kind: str) -> None:
+    table = replace(
+        layout(buckets=8), columns=(Column.of("v", kind), Column.of("id", "int")), bucket_columns=("v",)
+    )
+    rows = pa.RecordBatch.from_pydict(
+        {"v": ["abcdef", "abc", "ab  z"], "id": pa.array([1, 2, 3], pa.int32())}
+    )
+    buckets = {row: group.bucket for group in grouped(table, rows, ()) for row in group.rows()[1].to_pylist()}
+    alone = pa.RecordBatch.from_pydict({"v": ["ab"], "id": pa.array([4], pa.int32())})
+    assert buckets[1] == buckets[2]
+    if kind == "char(3)":
+        assert buckets[3] == next(grouped(table, alone, ())).bucket

@@ -141,20 +141,9 @@ def test_a_connection_is_made_by_its_builder() -> None:
         connections.HiveStreamingConnection(Description(database="d", table="t"))
 
 
-@pytest.mark.parametrize(
-    ("fields", "static", "error", "reason"),
-    [
-        ({"tableType": "EXTERNAL_TABLE"}, (), InvalidTable, "d.t is an external table"),
-        ({"insert_only": True}, (), InvalidTable, "d.t is insert-only"),
-        ({}, ("x", "y"), InvalidConnection, "has 1 partition keys, but 2 static values are given"),
-        ({}, ("P=x",), InvalidConnection, "key p of d.t is 'P=x'.*Give the value alone: 'x'"),
-        ({"key": "int"}, ("x",), InvalidConnection, "key p of d.t is no int: 'x' is not a whole number"),
-    ],
-)
-def test_tables_that_no_stream_goes_into(
-    fields: dict[str, Any], static: tuple[str, ...], error: type[Exception], reason: str
-) -> None:
-    parameters, key = {"transactional": "true"}, fields.pop("key", "string")
+def client_of(fields: dict[str, Any], key: str) -> Any:
+    """Answers with one table (a int), which has the partition key p."""
+    parameters = {"transactional": "true"}
     if fields.pop("insert_only", False):
         parameters["transactional_properties"] = "insert_only"
     storage = types.StorageDescriptor(
@@ -175,7 +164,45 @@ def test_tables_that_no_stream_goes_into(
         **{"tableType": "MANAGED_TABLE", **fields},
     )
     none = types.SQLAllTableConstraints()
-    client: Any = SimpleNamespace(get_table=lambda *_: table, get_table_constraints=lambda *_: none)
+    return SimpleNamespace(get_table=lambda *_: table, get_table_constraints=lambda *_: none)
+
+
+@pytest.mark.parametrize(
+    ("fields", "static", "error", "reason"),
+    [
+        ({"tableType": "EXTERNAL_TABLE"}, (), InvalidTable, "d.t is an external table"),
+        ({"insert_only": True}, (), InvalidTable, "d.t is insert-only"),
+        ({}, ("x", "y"), InvalidConnection, "has 1 partition keys, but 2 static values are given"),
+        ({}, ("P=x",), InvalidConnection, "key p of d.t is 'P=x'.*Give the value alone: 'x'"),
+        ({"key": "int"}, ("x",), InvalidConnection, "key p of d.t is no int: it is not a number"),
+        ({"key": "int"}, ("1.9",), InvalidConnection, "key p of d.t is no int: it is not a whole number"),
+    ],
+)
+def test_tables_that_no_stream_goes_into(
+    fields: dict[str, Any], static: tuple[str, ...], error: type[Exception], reason: str
+) -> None:
+    client = client_of(fields, fields.pop("key", "string"))
     writer: Any = OneMore()
     with pytest.raises(error, match=reason):
         described_table(client, Description(database="d", table="t", writer=writer, static=static))
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "text"),
+    [
+        ("int", "07", "7"),
+        ("date", "2026-1-5", "2026-01-05"),
+        ("decimal(5,2)", "1.50", "1.5"),
+        ("varchar(2)", "abc", "ab"),
+        ("boolean", "TRUE", "true"),
+        ("double", "1", "1.0"),
+        ("float", "0.1", "0.1"),
+        ("timestamp", "2026-1-5 0:0:0", "2026-01-05 00:00:00"),
+        ("string", "07", "07"),
+        ("int", "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
+    ],
+)
+def test_a_static_value_has_one_text(key: str, given: str, text: str) -> None:
+    """Otherwise two partitions would have equal values, and a statement would see one of them."""
+    described = Description(database="d", table="t", static=(given,))
+    assert described_table(client_of({}, key), described)[2] == (text,)

@@ -164,3 +164,50 @@ def test_lines_without_quotes_are_not_searched() -> None:
 def test_a_quote_is_one_character(delimiter: str, quote: str) -> None:
     with pytest.raises(ConfigurationError, match="--quote"):
         Dialect(delimiter, quote)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [b'1,"a,"b'],
+        [b',"a1\\1,'],
+        [b'1,"a,"'],
+        [b'1,"a', b'2",b'],
+        [b'1,"a"b'],
+        [b'"1","a""b"'],
+        [b'1,5" pipe'],
+        [b'1,""'],
+        [b'1,"a"', b'2,","'],
+        [b'"1,"a"'],
+        [b'1,"a"', b'2,"'],
+    ],
+)
+@pytest.mark.parametrize("neighbours", [[], [b'7,"x"'], [b"8,y", b'"9",""']])
+def test_a_record_does_not_depend_on_its_neighbours(records: list[bytes], neighbours: list[bytes]) -> None:
+    made = writer()
+    for given in ([*records, *neighbours], [*neighbours, *records]):
+        together, one_by_one = made.parse(given), made._each(given)
+        assert together.rows.to_pylist() == one_by_one.rows.to_pylist()
+        assert [bad.index for bad in together.bad] == [bad.index for bad in one_by_one.bad]
+
+
+def test_random_records_do_not_depend_on_their_neighbours() -> None:
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    pieces = [b'"', b'""', b",", b"1", b"\\N", b" ", "é".encode(), b',"', b'",', b'"a"', b'"x,y"']
+    made = writer()
+    for _ in range(3_000):
+        given = [
+            b"".join(chance.choices(pieces, k=chance.randrange(1, 8))) for _ in range(chance.randrange(1, 4))
+        ]
+        together, one_by_one = made.parse(given), made._each(given)
+        assert together.rows.to_pylist() == one_by_one.rows.to_pylist(), given
+        assert [bad.index for bad in together.bad] == [bad.index for bad in one_by_one.bad], given
+
+
+def test_whole_fields_in_quotes_are_split_at_once() -> None:
+    dialect = Dialect()
+    assert dialect.encloses_fields(b'1,"a"\n"2","b,c"\n3,""\n4,d')
+    for lines in (b'1,"a', b'1,"a"b', b'1,a"', b'1,"a""b"', b'1,"a,"b"', b'"1\n2"'):
+        assert not dialect.encloses_fields(lines)
