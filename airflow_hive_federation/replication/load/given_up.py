@@ -58,7 +58,7 @@ def remove_given_up(
             if remove_file(item.target, policy.storage_options):
                 emptied.add(item.target.rpartition("/")[0])
                 observer(FileRemoved(uri=item.target))
-    # Readers would take an empty base for one without rows.
+    # Some readers take an empty base for one that hides all deltas below it.
     bases = {uri for uri in emptied if is_acid_directory(posixpath.basename(uri))}
     for directory in bases:
         check()

@@ -3,7 +3,7 @@
 A load copies the files of a new table or partition before it creates it. If it ends in between, and the
 source drops the table or partition and makes it again, files of the former one are in the directory of the
 present one. Readers would see them as soon as their write ids are valid; a file of the same name and size
-may have other rows; and an empty base hides all deltas below it.
+may have other rows; and some readers take an empty base for one that hides all deltas below it.
 
 In such a directory nobody reads anything, so a load makes it hold the files of its dump alone: it removes
 files that loads of the policy have placed there, and refuses all others. Files of the dump that are in place

@@ -139,7 +139,7 @@ def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, fil
 def test_a_base_that_an_earlier_bootstrap_has_left_leaves_no_empty_directory(
     policy: ReplicationPolicy, tmp_path: Path
 ) -> None:
-    """It would hide the rows of all deltas up to its write id."""
+    """To some readers it would hide the rows of all deltas up to its write id."""
     file = tmp_path / "t" / "base_0000005" / "bucket_00000"
     file.parent.mkdir(parents=True)
     file.touch()
