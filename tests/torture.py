@@ -75,7 +75,10 @@ def main(argv: list[str]) -> int:
             try:
                 place = Path(root) / str(seed)
                 done = run_history(
-                    replace(servers, kind=replace(servers.kind, operations=MORE_OPERATIONS)),
+                    replace(
+                        servers,
+                        kind=replace(servers.kind, operations=MORE_OPERATIONS, after_cut=servers.kind.amid),
+                    ),
                     seed,
                     options.operations,
                     place,

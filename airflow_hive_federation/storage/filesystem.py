@@ -13,7 +13,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -127,6 +127,17 @@ def is_below(uri: str, base: str) -> bool:
     """Return whether ``uri`` is ``base`` or lies below it."""
     inner, outer = _comparable(uri), _comparable(base)
     return inner == outer or inner.startswith(outer.rstrip("/") + "/")
+
+
+def innermost(uri: str, directories: Collection[str]) -> str:
+    """Return the innermost of some directories that is ``uri`` or holds it; an empty text for none of them.
+
+    :param uri: canonical URI.
+    :param directories: canonical URIs.
+    """
+    while uri and uri not in directories:
+        uri = uri.rpartition("/")[0]
+    return uri
 
 
 def join(uri: str, *parts: str) -> str:

@@ -59,6 +59,7 @@ class SourceKind:
     :param operations: the operations, and how often each is chosen.
     :param between_dump_and_load: those that may come between a dump and its load.
     :param amid: those that may come while a dump is written.
+    :param after_cut: those that may come after a cycle was cut off, before another one; none by default.
     :param created: the comparison of definitions.
     :param dumps_hold_locks: as long as a dump has not been loaded, it keeps exclusive statements waiting.
     :param writes_across_bootstrap: transactions are open when a bootstrap takes its snapshot.
@@ -68,6 +69,7 @@ class SourceKind:
     operations: Mapping[Operation, int] = field(default_factory=lambda: OPERATIONS)
     between_dump_and_load: Mapping[Operation, int] = field(default_factory=lambda: OPERATIONS)
     amid: Mapping[Operation, int] = field(default_factory=lambda: EXCHANGES)
+    after_cut: Mapping[Operation, int] = field(default_factory=dict)
     created: Created = shown
     dumps_hold_locks: bool = False
     writes_across_bootstrap: bool = False
@@ -328,7 +330,12 @@ class _Run:
         except Cut as cut:
             self.cuts += 1
             self._history.log.append(f"  cut off at step {last}, {cut}")
-        return dumped if self._chance.random() < 0.5 else None
+        if self._chance.random() < 0.5:
+            return dumped
+        if self._servers.kind.after_cut:
+            # The load may have copied files for names that stand for other tables and partitions by then.
+            self._history.run(self._chance.choice((0, 1, 3)), self._servers.kind.after_cut)
+        return None
 
     def _names(self, site: Cycles, dumped: IncrementSummary) -> set[str]:
         """The tables that a cycle is concerned with, and two others."""

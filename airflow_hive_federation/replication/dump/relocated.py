@@ -8,6 +8,8 @@ that gets it.
 
 A load that was killed may have copied files of a directory that the source has left since, so the directories
 of its dump count as former ones, too.
+
+A managed table that becomes external has another directory on the target as well.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.event_fold import EventFold
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.unfinished import UnfinishedLoads
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.locations import partition_location
@@ -75,6 +77,23 @@ def is_relocated(
     listing = list_files(location, options=options, missing_ok=True)
     now = {("", entry.path, entry.size_bytes, entry.modified_ns) for entry in listing}
     return any(not now.issuperset(_versions(before.files(name))) for before in others)
+
+
+def is_external_now(table: types.Table, folded: EventFold, former: FormerPlaces) -> bool:
+    """Return whether a table that is external was managed on the target, and has another directory there.
+
+    An altered table would leave its files in the managed directory, for the next table of its name.
+
+    :param table: wire ``Table`` as it is now.
+    :param folded: the cycle's events; without one of the table, its definition is the same.
+    """
+    name = table.tableName
+    if table_kind(table) is not TableKind.EXTERNAL:
+        return False
+    if name not in folded.looked_at and not folded.is_doubtful(name):
+        return False
+    kinds = {before.table(name).kind for before in former.of(name)}
+    return any(kind.has_files and kind is not TableKind.EXTERNAL for kind in kinds)
 
 
 def refuse_relocated(planned: types.Table, found: types.Table, work: TableWork) -> None:

@@ -20,7 +20,7 @@ from airflow_hive_federation.replication.dump.cut import Cut
 from airflow_hive_federation.replication.dump.event_fold import EventFold, EventReading, check_source, fold
 from airflow_hive_federation.replication.dump.evidence import AbsentTables, judge_tables
 from airflow_hive_federation.replication.dump.increment_plan import TablePlan, plan_table
-from airflow_hive_federation.replication.dump.relocated import FormerPlaces, is_relocated
+from airflow_hive_federation.replication.dump.relocated import FormerPlaces, is_external_now, is_relocated
 from airflow_hive_federation.replication.dump.removals import Unexplained
 from airflow_hive_federation.replication.dump.source import ReplicatedSource
 from airflow_hive_federation.replication.dump.source_history import check_history, is_another, note_event
@@ -237,6 +237,7 @@ class SourceMoment:
                     in repair_plan.replaced | changes.renamed | table_index.retained
                     or another(wire_table)
                     or is_relocated(wire_table, folded, former, source.options)
+                    or is_external_now(wire_table, folded, former)
                     or is_truncated(
                         wire_table,
                         write_ids.get(wire_table.tableName),

@@ -38,9 +38,11 @@ from airflow_hive_federation.replication.metadata.constraints import (
     add_foreign_keys,
     converge_constraints,
     is_constrained,
+    report_left_out,
     target_constraints,
 )
 from airflow_hive_federation.replication.metadata.definitions import definition, name_of
+from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.storage.publishing import make_directory
@@ -61,6 +63,7 @@ class TableConvergence:
     :param client: client of the target.
     :param layout: maps tables to the target.
     :param parameters: the policy's markers, for objects that are new.
+    :param tables: names of the dump's tables.
     :param observer: receives counts of partitions.
     :param only: names of the partitions that the dump's cycle concerned, those that are gone included: the
         others stay as they are. ``None`` for all.
@@ -74,6 +77,7 @@ class TableConvergence:
         *,
         document: TableDocument,
         parameters: Mapping[str, str],
+        tables: Collection[str],
         observer: Observer = unobserved,
         only: Collection[str] | None = None,
     ) -> None:
@@ -86,7 +90,8 @@ class TableConvergence:
         self._observer = observer
         self._database = layout.policy.target_database
         self._name = document.name
-        self._constraints = target_constraints(document.constraints, layout.policy)
+        self._tables = tables
+        self._constraints = target_constraints(document.constraints, layout.policy, tables)
         self._write_ids = document.write_ids
         self._surplus: list[str] = []
 
@@ -116,7 +121,7 @@ class TableConvergence:
         """
         wanted = _without_statistics(self._table())
         current = self._client.get_table(self._database, self._name)
-        if definition(wanted) != definition(current) or not self._is_constrained():
+        if definition(wanted) != definition(current) or not is_constrained(*self._constrained()):
             return False
         stale = self._stale_partitions() if wanted.partitionKeys else set()
         if stale is None:
@@ -137,7 +142,7 @@ class TableConvergence:
             create_table(self._client, self._created(self._table()), copy.copy(self._constraints))
         else:
             self._alter(current, wanted)
-            converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
+            converge_constraints(*self._constrained())
         if wanted.partitionKeys and self._document.kind.has_files:
             self._shape_partitions()
 
@@ -175,15 +180,18 @@ class TableConvergence:
         A metastore that drops a table deletes constraints by their names, including those of other tables: a
         table that was renamed loses its own together with the table of its former name.
         """
-        converge_constraints(self._client, self._layout.policy, self._name, self._constraints)
+        converge_constraints(*self._constrained())
         self.add_foreign_keys()
 
     def add_foreign_keys(self) -> None:
         """Add the foreign keys that the table lacks: every table to which they may refer exists by now."""
-        add_foreign_keys(self._client, self._layout.policy, self._name, self._constraints)
+        report_left_out(self._name, self._document.constraints, self._layout.policy, self._tables)
+        add_foreign_keys(*self._constrained())
 
-    def _is_constrained(self) -> bool:
-        return is_constrained(self._client, self._layout.policy, self._name, self._constraints)
+    def _constrained(
+        self,
+    ) -> tuple[MetastoreClient, ReplicationPolicy, str, types.SQLAllTableConstraints, Collection[str]]:
+        return self._client, self._layout.policy, self._name, self._constraints, self._tables
 
     # -- the table -------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import (
     OBJECT_STORES,
     canonical,
+    innermost,
     join,
     parse_location,
 )
@@ -211,6 +212,7 @@ def plan_copy(
     only: Collection[str] | None = None,
     transactions: Callable[[], ValidTxns] = ValidTxns.everything,
     resumed: bool = False,
+    unread: Collection[str] = (),
 ) -> TableCopy:
     """Compare a table's files with the files on the target.
 
@@ -226,6 +228,7 @@ def plan_copy(
     :param only: names of the partitions to compare; ``None`` for the whole table.
     :param transactions: returns the target's transactions, as they are after ``there`` was listed.
     :param resumed: a load that was killed may have placed directories.
+    :param unread: canonical URIs of directories of which no metadata knows, so that nothing is hidden there.
     :raises TargetChangedError: results of compactions of both sides would show rows twice, or the target has
         another result of the source under the name of one.
     """
@@ -244,7 +247,7 @@ def plan_copy(
         same = present_size == file.size_bytes and not file.filtered and key not in repaired
         moved = None
         compacted.update({key: file.size_bytes} if file.path != file.target_path else {})
-        if visible is not None and (has_hidden or not same):
+        if visible is not None and (has_hidden or not same) and not innermost(key, unread):
             moved = _stage(layout, document, file)
         if same and (transactional or before.get(file.uri) == (file.size_bytes, file.modified_ns)):
             if moved and _is_half_moved(*moved, directories):

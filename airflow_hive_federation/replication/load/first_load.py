@@ -23,6 +23,7 @@ from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.load.creating import changed_by_others, is_ours
 from airflow_hive_federation.replication.load.given_up import check_given_up, remove_given_up
 from airflow_hive_federation.replication.load.kept_out import end_left
+from airflow_hive_federation.replication.load.making_room import made_before
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.metadata.definitions import table_kind
@@ -119,7 +120,8 @@ class FirstLoad(TargetLoad):
         files stay if this load may copy them, and the copy passes over those that are in place.
         """
         names = self._client.list_tables(self._database)
-        for table in self._made_before(self._client.get_tables(self._database, names) if names else ()):
+        tables: list[types.Table] = list(self._client.get_tables(self._database, names)) if names else []
+        for table in made_before(tables, self._directory.uri):
             # A table without the name of its dump was made by no load.
             if is_ours(table, self._policy) and markers.CHECKPOINT in (table.parameters or {}):
                 self._step(Step.REPLACE, table.tableName)

@@ -8,8 +8,10 @@ read.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator
 
+from airflow_hive_federation.acid.names import is_acid_directory
 from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.progress.events import FileRemoved
 from airflow_hive_federation.progress.observers import Observer
@@ -17,6 +19,7 @@ from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, beg
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.storage.durable import sync_directories
+from airflow_hive_federation.storage.empty_directories import remove_empty_directory
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import read_plan
 from airflow_hive_federation.storage.publishing import remove_file
@@ -55,6 +58,13 @@ def remove_given_up(
             if remove_file(item.target, policy.storage_options):
                 emptied.add(item.target.rpartition("/")[0])
                 observer(FileRemoved(uri=item.target))
+    # Some readers take an empty base for one that hides all deltas below it.
+    bases = {uri for uri in emptied if is_acid_directory(posixpath.basename(uri))}
+    for directory in bases:
+        check()
+        if remove_empty_directory(directory, policy.storage_options):
+            emptied.discard(directory)
+            emptied.add(directory.rpartition("/")[0])
     # A crash must not bring these files back below a table that exists by then.
     sync_directories(emptied)
 

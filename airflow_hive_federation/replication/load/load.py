@@ -3,12 +3,13 @@
 The load has these steps, in this order; each can be killed and repeated:
 
 1. Foreign writes to the target are looked for: the load continues only if it finds none (see :mod:`.survey`).
-2. Tables whose names now stand for others are dropped.
+2. Tables and partitions whose names or directories now stand for others are dropped.
 3. Files are copied. Files that readers could see too early wait in hidden places (see :mod:`.copying`).
    Meanwhile, the source's transactions are opened on the target, existing transactional tables get their
    write ids, and those that keep their shape lose the statistics of their rows: readers see nothing of it,
    however long the copy takes to succeed.
-4. Functions and tables get their new shape, and new tables their write ids.
+4. Functions and tables get their new shape, and new tables their write ids. Before that, what killed loads
+   have left leaves the directories of new tables and partitions (see :mod:`.remains`).
 5. The transactions end in the source's order: with each, its rows become visible, in all tables at once (see
    :mod:`.replay`). Consecutive transactions that wrote to different tables are one (see :mod:`.merging`).
 6. Partitions, tables and files that the source no longer has are dropped.

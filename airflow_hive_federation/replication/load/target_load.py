@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.metastore.objects import Described
 from airflow_hive_federation.model.files import CopyItem, FileEntry
 from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied
 from airflow_hive_federation.progress.kinds import Step
@@ -35,7 +34,9 @@ from airflow_hive_federation.replication.load.copying import (
 )
 from airflow_hive_federation.replication.load.creating import give_write_ids, is_ours
 from airflow_hive_federation.replication.load.digests import note_digests
+from airflow_hive_federation.replication.load.making_room import PartitionRoom, made_before, needs_room
 from airflow_hive_federation.replication.load.placing import Placing
+from airflow_hive_federation.replication.load.remains import Remains
 from airflow_hive_federation.replication.load.replay import OpenedTransactions, Replay
 from airflow_hive_federation.replication.load.replayed_writes import ReplayedWrites
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
@@ -45,7 +46,6 @@ from airflow_hive_federation.replication.load.target_functions import TargetFunc
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.load.whole_dump import check_dump
 from airflow_hive_federation.replication.metadata.database_properties import take_properties
-from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.metadata.directories import tables_with_files
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
@@ -110,6 +110,7 @@ class TargetLoad:
         # Views come last, because Hive reads them through the tables.
         self._concerned = sorted(self._manifest.changed_tables, key=lambda entry: not entry.kind.has_files)
         self._entries = {entry.name: entry for entry in self._concerned}
+        self._tables = frozenset(entry.name for entry in self._manifest.tables)
         self._documents: dict[str, TableDocument] = {}
         self._copies: dict[str, TableCopy] = {}
         self._states: Mapping[str, TableState] = {}
@@ -184,13 +185,12 @@ class TargetLoad:
         for entry in self._concerned:
             name = entry.name
             if entry.work is TableWork.REPLACE:
-                if self._made_before(self._client.get_tables(self._database, [name])):
+                if made_before(self._client.get_tables(self._database, [name]), self._directory.uri):
                     self._step(Step.REPLACE, name)
                     self._places.drop_table(self._client, name)
                     self._states = {key: state for key, state in self._states.items() if key != name}
-            elif entry.changes.renewed and entry.kind.transactional:
-                # For other tables, files that the source no longer has are removed one by one.
-                self._make_room_for_partitions(name, entry.changes.renewed)
+            elif needs_room(entry):
+                self._room.make(self._document(name), entry)
 
     def copy(self, run_copy: CopyRunner) -> None:
         self._step(Step.COPY_PLAN)
@@ -213,6 +213,7 @@ class TargetLoad:
         report_copies(self._database, self._copies, self._observer)
 
     def shape(self) -> None:
+        self._remains.remove(self._step, observer=self._observer, check=self._check)
         self._step(Step.FUNCTIONS)
         self._functions.converge()
         self._shape_tables()
@@ -309,6 +310,14 @@ class TargetLoad:
         return TargetPlaces(self._directory, self._layout, leaving)
 
     @cached_property
+    def _room(self) -> PartitionRoom:
+        return PartitionRoom(self._client, self._directory, self._layout, step=self._step)
+
+    @cached_property
+    def _remains(self) -> Remains:
+        return Remains(self._client, self._directory, self._layout)
+
+    @cached_property
     def _compactions(self) -> TargetCompactions:
         return TargetCompactions(self._client, self._directory, self._layout, database=self._database)
 
@@ -338,8 +347,8 @@ class TargetLoad:
         if entry.kind.has_files:
             present = self._files_there(entry)
             foreign += () if trusted else survey.files(self._document(name), present)
-            if entry.work is not TableWork.REPLACE and not entry.changes.renewed:
-                self._plan_copy(entry, present)
+            if not needs_room(entry):
+                foreign += [write for write in self._plan_copy(entry, present) if write not in foreign]
         return foreign
 
     def _files_there(self, entry: TableEntry) -> Mapping[str, FileEntry]:
@@ -362,14 +371,19 @@ class TargetLoad:
 
     def _plan_copies(self) -> None:
         """Plan the copies that were not planned before room was made."""
+        foreign: list[ForeignWrite] = []
         for entry in self._concerned:
             if entry.kind.has_files and entry.name not in self._copies:
-                self._plan_copy(entry, self._files_there(entry))
+                foreign += self._plan_copy(entry, self._files_there(entry))
+        refuse_foreign_writes(self._database, self._policy.name, foreign)
         self._places.spare_shared(self._copies)
         move_renamed(self._copies, self._earlier_copies)
 
-    def _plan_copy(self, entry: TableEntry, there: Mapping[str, FileEntry]) -> None:
+    def _plan_copy(self, entry: TableEntry, present: Mapping[str, FileEntry]) -> Sequence[ForeignWrite]:
+        """Plan the copy of a table; return the files of others that readers would see in new directories."""
         name, document = entry.name, self._document(entry.name)
+        remains = self._remains.find(document, present, self._only(entry))
+        there = remains.there
         state = self._states.get(name)
         complete = state.complete if state else 0
         self._copies[name] = plan_copy(
@@ -384,9 +398,11 @@ class TargetLoad:
             only=self._only(entry),
             transactions=self._placing.transactions,
             resumed=self._is_resumed,
+            unread=remains.unread,
         )
         self._compactions.note(document, there, self._copies[name], self._only(entry))
         self._placing.note(document, self._copies[name], complete, self._only(entry))
+        return () if name in {*self._repair_plan.tables, *self._manifest.adopted} else remains.foreign
 
     def _prepare(self) -> None:
         """Do the work that is possible while files are copied."""
@@ -462,26 +478,10 @@ class TargetLoad:
             parameters=markers.object_markers(
                 self._policy.name, self._directory.uri, self._manifest.event_id
             ),
+            tables=self._tables,
             observer=self._observer,
             only=only,
         )
-
-    def _made_before(self, candidates: Iterable[Described]) -> list[Described]:
-        """Return the tables or partitions that another load has made."""
-        own = self._directory.uri
-        return [made for made in candidates if (made.parameters or {}).get(markers.CHECKPOINT) != own]
-
-    def _make_room_for_partitions(self, table: str, renewed: Sequence[str]) -> None:
-        present = set(self._client.list_partition_names(self._database, table))
-        names = [name for name in renewed if name in present]
-        if not names:
-            return
-        older = self._made_before(self._client.iter_partitions(self._database, table, names=names))
-        if older:
-            self._step(Step.REPLACE_PARTITIONS, table)
-            wire_table = self._client.get_table(self._database, table)
-            gone = [name_of(wire_table, partition) for partition in older]
-            self._client.drop_partitions(self._database, table, gone, delete_data=True)
 
     def _seed(self, entry: TableEntry) -> None:
         """Give a table that is new, or is about to be adopted, its initial write ids before it is read."""

@@ -35,7 +35,7 @@ from airflow_hive_federation.replication.replica.external_claims import (
 from airflow_hive_federation.replication.replica.external_roots import read_roots
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.table_index import TableIndex
-from airflow_hive_federation.storage.filesystem import canonical, join
+from airflow_hive_federation.storage.filesystem import canonical, innermost, join
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
@@ -109,10 +109,7 @@ class TargetPlaces:
         that the source does not have, the directories of its managed tables and functions count too. Files of
         other databases that an earlier load of the policy has made do not lie in such directories.
         """
-        directory = canonical(uri)
-        while directory and directory not in self._own:
-            directory = directory.rpartition("/")[0]
-        return bool(directory)
+        return bool(innermost(canonical(uri), self._own))
 
     def each_once(self, items: Iterable[CopyItem]) -> Iterator[CopyItem]:
         """Yield the items, each target once, because tables that share a directory list the same files.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_hive_federation.metastore.idl import types
@@ -19,6 +20,8 @@ from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient
+
+logger = logging.getLogger(__name__)
 
 #: The kinds of constraints: for each, the field of its name, the call, the request and its field that add it.
 _KINDS: Mapping[str, tuple[str, str, Any, str]] = {
@@ -58,20 +61,22 @@ Claims = Mapping[tuple[str, str], str]
 
 
 def target_constraints(
-    source: types.SQLAllTableConstraints, policy: ReplicationPolicy
+    source: types.SQLAllTableConstraints, policy: ReplicationPolicy, tables: Collection[str]
 ) -> types.SQLAllTableConstraints:
     """Return the wire ``SQLAllTableConstraints`` that the target's table gets.
 
-    Foreign keys that refer to tables outside the policy are left out: the target need not have those tables.
+    Foreign keys that refer to tables which the dump does not have are left out: the target need not have
+    those tables either.
 
     :param source: wire ``SQLAllTableConstraints`` of the source's table.
+    :param tables: names of the dump's tables.
     """
     target = copy.deepcopy(source)
     for kind in _KINDS:
         for constraint in getattr(target, kind) or ():
             if kind != _FOREIGN:
                 constraint.table_db = policy.target_database
-    kept = [key for key in target.foreignKeys or () if _inside(key, policy, policy.source_database)]
+    kept = [key for key in target.foreignKeys or () if _inside(key, policy.source_database, tables)]
     for key in kept:
         key.pktable_db = key.fktable_db = policy.target_database
     target.foreignKeys = kept or None
@@ -79,13 +84,39 @@ def target_constraints(
 
 
 def found_constraints(
-    client: MetastoreClient, policy: ReplicationPolicy, table: str
+    client: MetastoreClient, policy: ReplicationPolicy, table: str, tables: Collection[str]
 ) -> types.SQLAllTableConstraints:
-    """Return the constraints of a table of the target, except foreign keys to tables outside the policy."""
+    """Return the constraints of a table of the target, except foreign keys to tables that no dump has.
+
+    :param tables: names of the dump's tables.
+    """
     constraints = client.get_table_constraints(policy.target_database, table)
     keys = constraints.foreignKeys or ()
-    constraints.foreignKeys = [key for key in keys if _inside(key, policy, policy.target_database)] or None
+    constraints.foreignKeys = [key for key in keys if _inside(key, policy.target_database, tables)] or None
     return constraints
+
+
+def report_left_out(
+    table: str, source: types.SQLAllTableConstraints, policy: ReplicationPolicy, tables: Collection[str]
+) -> None:
+    """Log the foreign keys of a table that the target does not get.
+
+    :param source: wire ``SQLAllTableConstraints`` of the source's table.
+    :param tables: names of the dump's tables.
+    """
+    left_out = {
+        f"{key.fk_name} (to {key.pktable_db}.{key.pktable_name})"
+        for key in source.foreignKeys or ()
+        if not _inside(key, policy.source_database, tables)
+    }
+    if left_out:
+        logger.info(
+            "Table %s.%s does not get these foreign keys, because the tables to which they refer are not "
+            "replicated: %s",
+            policy.target_database,
+            table,
+            ", ".join(sorted(left_out)),
+        )
 
 
 def without_foreign_keys(constraints: types.SQLAllTableConstraints) -> types.SQLAllTableConstraints:
@@ -107,11 +138,18 @@ def claims(constraints: types.SQLAllTableConstraints) -> Claims:
 
 
 def converge_constraints(
-    client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: types.SQLAllTableConstraints
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    table: str,
+    wanted: types.SQLAllTableConstraints,
+    tables: Collection[str],
 ) -> None:
-    """Drop surplus constraints of a table of the target and add missing ones, except foreign keys."""
+    """Drop surplus constraints of a table of the target and add missing ones, except foreign keys.
+
+    :param tables: names of the dump's tables.
+    """
     database = policy.target_database
-    wanted_claims, present = claims(wanted), claims(found_constraints(client, policy, table))
+    wanted_claims, present = claims(wanted), claims(found_constraints(client, policy, table, tables))
     for _, name in sorted(key for key in present if present[key] != wanted_claims.get(key)):
         request = types.DropConstraintRequest(dbname=database, tablename=table, constraintname=name)
         client.call("drop_constraint", request)
@@ -123,17 +161,31 @@ def converge_constraints(
 
 
 def is_constrained(
-    client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: types.SQLAllTableConstraints
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    table: str,
+    wanted: types.SQLAllTableConstraints,
+    tables: Collection[str],
 ) -> bool:
-    """Return whether a table of the target has the wanted constraints and no others."""
-    return claims(wanted) == claims(found_constraints(client, policy, table))
+    """Return whether a table of the target has the wanted constraints and no others.
+
+    :param tables: names of the dump's tables.
+    """
+    return claims(wanted) == claims(found_constraints(client, policy, table, tables))
 
 
 def add_foreign_keys(
-    client: MetastoreClient, policy: ReplicationPolicy, table: str, wanted: types.SQLAllTableConstraints
+    client: MetastoreClient,
+    policy: ReplicationPolicy,
+    table: str,
+    wanted: types.SQLAllTableConstraints,
+    tables: Collection[str],
 ) -> None:
-    """Add the foreign keys that a table of the target lacks."""
-    present = claims(found_constraints(client, policy, table))
+    """Add the foreign keys that a table of the target lacks.
+
+    :param tables: names of the dump's tables.
+    """
+    present = claims(found_constraints(client, policy, table, tables))
     _add(client, wanted, {key for key in claims(wanted) if key[0] == _FOREIGN and key not in present})
 
 
@@ -150,5 +202,5 @@ def _add(
             client.call(method, request(**{argument: added}))
 
 
-def _inside(key: types.SQLForeignKey, policy: ReplicationPolicy, database: str) -> bool:
-    return bool(key.pktable_db.lower() == database and policy.replicates(key.pktable_name))
+def _inside(key: types.SQLForeignKey, database: str, tables: Collection[str]) -> bool:
+    return bool(key.pktable_db.lower() == database and key.pktable_name.lower() in tables)

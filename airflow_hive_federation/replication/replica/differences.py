@@ -230,8 +230,9 @@ class _Comparison:
             yield Difference(table=self._name, what=WRITE_IDS, expected=str(expected), found=str(actual))
 
     def _constraints(self) -> Iterator[Difference]:
-        wanted = claims(target_constraints(self._document.constraints, self._layout.policy))
-        present = claims(found_constraints(self._client, self._layout.policy, self._name))
+        policy, tables = self._layout.policy, self._table_index.entries
+        wanted = claims(target_constraints(self._document.constraints, policy, tables))
+        present = claims(found_constraints(self._client, policy, self._name, tables))
         for key in sorted(wanted.keys() | present.keys()):
             if wanted.get(key) != present.get(key):
                 kind, name = key

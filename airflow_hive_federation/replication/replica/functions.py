@@ -25,20 +25,18 @@ def target_function(source: types.Function, layout: TargetLayout) -> types.Funct
     """Return the wire ``Function`` that the target gets."""
     function = copy.deepcopy(source)
     function.dbName = layout.policy.target_database
-    for resource in function.resourceUris or ():
-        resource.uri = layout.resource(function.functionName or "", resource.uri or "")
+    for resource, place in zip(function.resourceUris or (), _places(source, layout), strict=True):
+        resource.uri = place
     return function
 
 
 def function_items(source: types.Function, layout: TargetLayout) -> Iterator[CopyItem]:
     """Yield the jars and files of a function of the source that are to be copied."""
-    for resource in source.resourceUris or ():
-        uri = resource.uri or ""
-        yield CopyItem(
-            source=uri,
-            target=layout.resource(source.functionName or "", uri),
-            size_bytes=file_size(uri, options=layout.policy.storage_options),
-        )
+    # A resource may be named twice.
+    places = dict(zip(_resources(source), _places(source, layout), strict=True))
+    for uri, place in places.items():
+        size_bytes = file_size(uri, options=layout.policy.storage_options)
+        yield CopyItem(source=uri, target=place, size_bytes=size_bytes)
 
 
 def function_claim(function: types.Function, *, resources: bool = True) -> str:
@@ -76,3 +74,11 @@ def converge_functions(
             put_function(client, function)
     for name in sorted(existing.keys() - names):
         client.drop_function(database, name, if_exists=True)
+
+
+def _resources(function: types.Function) -> list[str]:
+    return [resource.uri or "" for resource in function.resourceUris or ()]
+
+
+def _places(source: types.Function, layout: TargetLayout) -> list[str]:
+    return layout.resources(source.functionName or "", _resources(source))

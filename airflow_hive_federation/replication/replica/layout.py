@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_hive_federation.acid.names import ACID_VERSION
@@ -100,11 +101,23 @@ class TargetLayout:
         target.parameters = {**(target.parameters or {}), markers.DEFINITION: definition_digest(target)}
         return with_honest_statistics(target, document.write_ids)
 
-    def resource(self, function: str, uri: str) -> str:
-        """Return the URI of a function's jar or file on the target.
+    def resources(self, function: str, uris: Sequence[str]) -> list[str]:
+        """Return the URIs of a function's jars and files on the target, in the same order.
 
-        :raises ConfigurationError: the function or the file has a name that leads elsewhere.
+        Those that have one file name get directories of their own.
+
+        :param uris: their URIs on the source.
+        :raises ConfigurationError: the function or a file has a name that leads elsewhere.
         """
+        different = dict.fromkeys(uris)
+        names = Counter(uri.rpartition("/")[2] for uri in different)
+        places = {
+            uri: self._resource(function, uri, number if names[uri.rpartition("/")[2]] > 1 else 0)
+            for number, uri in enumerate(different, start=1)
+        }
+        return [places[uri] for uri in uris]
+
+    def _resource(self, function: str, uri: str, number: int) -> str:
         name = uri.rpartition("/")[2]
         root = join(self.policy.functions_directory, self.policy.target_database)
         if "/" in function:
@@ -113,7 +126,8 @@ class TargetLayout:
                 remedy="Find out who wrote it into the metastore or the dump.",
                 function=function,
             )
-        return join_below(join_below(root, function), name)
+        directory = join_below(root, function)
+        return join_below(join(directory, f"resource-{number}") if number else directory, name)
 
 
 def final_uri(uri: str) -> str:

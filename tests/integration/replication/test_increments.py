@@ -231,6 +231,95 @@ def test_directories_that_are_taken_back_after_a_killed_load(
     site.assert_equal(*queries)
 
 
+def test_names_and_directories_that_pass_to_others_after_a_load_was_cut_off(
+    new_cycles: NewCycles, source: EmbeddedMetastore, target: EmbeddedMetastore
+) -> None:
+    """The files that the load has copied for tables and partitions to come are of none of the later ones."""
+    site = new_cycles("inc_again")
+    insert_only = "TBLPROPERTIES ('transactional'='true', 'transactional_properties'='insert_only')"
+    external = "STORED AS ORC TBLPROPERTIES ('transactional'='false')"
+    home, of_target = source.warehouse / "inc_again.db", target.warehouse / "inc_again_copy.db"
+    site.write(
+        f"CREATE TABLE inc_again.p (id int) PARTITIONED BY (d string) {ACID}",
+        f"CREATE TABLE inc_again.delta (id int, PRIMARY KEY (id) DISABLE NOVALIDATE RELY) {external}",
+        f"CREATE TABLE inc_again.freed (id int, CONSTRAINT of_delta FOREIGN KEY (id) REFERENCES "
+        f"inc_again.delta (id) DISABLE NOVALIDATE RELY) PARTITIONED BY (d string) {ACID}",
+        f"CREATE TABLE inc_again.plain (id int) {external}",
+        "ALTER TABLE inc_again.plain SET TBLPROPERTIES ('EXTERNAL'='FALSE')",
+        "INSERT INTO inc_again.p PARTITION (d = 'x') VALUES (1)",
+        "INSERT INTO inc_again.freed PARTITION (d) VALUES (7, 'x'), (8, 'y'), (9, 'z')",
+        "INSERT INTO inc_again.plain VALUES (1)",
+    )
+    # A foreign key to a table that is left out is left out, too.
+    (source.external_warehouse / "inc_again.db" / "delta" / "_delta_log").mkdir(parents=True)
+    site.bootstrap()
+    assert (of_target / "plain").exists()
+    site.write(
+        "ALTER TABLE inc_again.p ADD CONSTRAINT also FOREIGN KEY (id) REFERENCES inc_again.delta (id) "
+        "DISABLE NOVALIDATE RELY",
+        "INSERT INTO inc_again.p PARTITION (d = 'y') VALUES (2)",
+        f"CREATE TABLE inc_again.t (id int) {ACID}",
+        f"CREATE TABLE inc_again.later (id int) {ACID}",
+        f"CREATE TABLE inc_again.small (id int) STORED AS TEXTFILE {insert_only}",
+        *(f"INSERT INTO inc_again.{table} VALUES ({row})" for table in ("t", "later") for row in (1, 2, 3)),
+        "INSERT INTO inc_again.small VALUES (1)",
+    )
+
+    def stop(step: str) -> None:
+        if step == "functions":
+            raise KilledHereError
+
+    with pytest.raises(KilledHereError):
+        site.load(site.dump().dump, at_steps(stop))
+    assert {path.name for path in of_target.iterdir()} >= {"t", "later", "small"}
+    assert site.tables()[1] == ["freed", "p", "plain"]
+    # A copy that ends before the first file of a base leaves its directory.
+    (of_target / "t" / "base_0000002").mkdir()
+    site.write(
+        "ALTER TABLE inc_again.p DROP PARTITION (d = 'y')",
+        "INSERT INTO inc_again.p PARTITION (d = 'y') VALUES (22)",
+        "DROP TABLE inc_again.t",
+        "DROP TABLE inc_again.later",
+        "DROP TABLE inc_again.small",
+        f"CREATE TABLE inc_again.t (id int) {ACID}",
+        f"CREATE TABLE inc_again.small (id int) STORED AS TEXTFILE {insert_only}",
+        "INSERT INTO inc_again.t VALUES (5)",
+        "DELETE FROM inc_again.t WHERE id = 77",
+        "INSERT INTO inc_again.t VALUES (6)",
+        "INSERT INTO inc_again.small VALUES (5)",
+        # A partition gets the directory of one that is gone.
+        "ALTER TABLE inc_again.freed DROP PARTITION (d = 'x')",
+        f"ALTER TABLE inc_again.freed PARTITION (d = 'y') SET LOCATION 'file:{home}/freed/d=x'",
+        "INSERT INTO inc_again.freed PARTITION (d = 'y') VALUES (80)",
+        # A managed table becomes external.
+        "ALTER TABLE inc_again.plain SET TBLPROPERTIES ('EXTERNAL'='TRUE')",
+    )
+    manifest = DumpDirectory(site.cycle().dump).manifest()
+    changes = {entry.name: entry.changes for entry in manifest.tables}
+    assert (changes["freed"].gone, changes["freed"].renewed) == (("d=x",), ("d=y",))
+    queries = [f"SELECT ROW__ID, * FROM {{db}}.{table}" for table in ("p", "t", "freed")]
+    site.assert_equal(*queries, "SELECT * FROM {db}.small", "SELECT * FROM {db}.plain")
+    assert site.rows("SELECT id FROM {db}.t")[1] == [("5",), ("6",)]
+    assert site.rows("SELECT id FROM {db}.freed")[1] == [("80",), ("9",)]
+    assert not (of_target / "plain").exists()
+    with site.target.client() as client:
+        assert not any(
+            client.get_table_constraints("inc_again_copy", name).foreignKeys for name in ("p", "freed")
+        )
+
+    site.write(
+        "DROP TABLE inc_again.plain",
+        f"CREATE TABLE inc_again.plain (id int) {ACID}",
+        f"CREATE TABLE inc_again.later (id int) {ACID}",
+        "INSERT INTO inc_again.plain VALUES (100)",
+        "INSERT INTO inc_again.later VALUES (5)",
+        "DELETE FROM inc_again.later WHERE id = 77",
+        "INSERT INTO inc_again.later VALUES (6)",
+    )
+    site.cycle()
+    site.assert_equal("SELECT ROW__ID, * FROM {db}.plain", "SELECT ROW__ID, * FROM {db}.later")
+
+
 def test_one_transaction_in_several_tables_and_one_that_aborts(new_cycles: NewCycles) -> None:
     site = new_cycles("inc_txn")
     for table in ("a", "b"):

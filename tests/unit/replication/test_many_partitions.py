@@ -126,7 +126,14 @@ def document() -> TableDocument:
 def loaded(directory: DumpDirectory, count: int) -> None:
     target = Metastore(0)
     layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
-    convergence = TableConvergence(target, layout, directory, document=document(), parameters={})  # type: ignore[arg-type]
+    convergence = TableConvergence(
+        target,  # type: ignore[arg-type]
+        layout,
+        directory,
+        document=document(),
+        parameters={},
+        tables={"t"},
+    )
     assert convergence._create_partitions() == target.added == count
 
 
@@ -134,7 +141,14 @@ def compared(directory: DumpDirectory, count: int) -> None:
     """As an increment does with a table of which nothing but statistics has changed."""
     target = Metastore(count, TARGET)
     layout = TargetLayout(policy=POLICY, managed=TARGET.removesuffix("/t"))
-    convergence = TableConvergence(target, layout, directory, document=document(), parameters={})  # type: ignore[arg-type]
+    convergence = TableConvergence(
+        target,  # type: ignore[arg-type]
+        layout,
+        directory,
+        document=document(),
+        parameters={},
+        tables={"t"},
+    )
     assert convergence._stale_partitions() == set()
     convergence._shape_partitions()
     convergence._describe_partitions(WRITE_IDS.text())
@@ -189,6 +203,7 @@ def test_a_partition_that_is_dropped_during_a_load_is_named(tmp_path: Path) -> N
         dumped(tmp_path, PAGE + 1),
         document=document(),
         parameters={},
+        tables={"t"},
     )
     with pytest.raises(TargetChangedError, match=rf"Partition p={PAGE} of d\.t"):
         convergence._describe_partitions(WRITE_IDS.text())

@@ -14,6 +14,7 @@ from airflow_hive_federation.errors import FileVanishedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.dump.relocated import (
     FormerPlaces,
+    is_external_now,
     is_relocated,
     refuse_relocated,
     relocated_partitions,
@@ -181,3 +182,35 @@ def test_a_directory_that_is_another_one_than_at_the_moment(change: dict[str, An
         else nullcontext()
     ):
         refuse_relocated(planned, found, change.get("work", TableWork.CONTINUE))
+
+
+@pytest.mark.parametrize(
+    ("former", "external", "looked_at", "expected"),
+    [
+        ((TableKind.MANAGED,), True, True, True),
+        ((TableKind.FULL_ACID,), True, True, True),
+        # A load that was killed had it as external, or as managed.
+        ((TableKind.MANAGED, TableKind.EXTERNAL), True, True, True),
+        ((TableKind.EXTERNAL, TableKind.MANAGED), True, True, True),
+        ((TableKind.EXTERNAL,), True, True, False),
+        ((TableKind.MANAGED,), False, True, False),
+        ((TableKind.MANAGED,), True, False, False),
+        ((TableKind.VIEW,), True, True, False),
+        ((), True, True, False),
+    ],
+)
+def test_managed_tables_that_become_external(
+    former: tuple[TableKind, ...], external: bool, looked_at: bool, expected: bool, tmp_path: Path
+) -> None:
+    dumps = []
+    for number, kind in enumerate(former):
+        directory = DumpDirectory(f"file:{tmp_path}/{number}")
+        directory.write_table(TableDocument(table=table("file:/w/t", keys=False), kind=kind))
+        directory.finish_dump(manifest())
+        dumps.append(DumpDirectory(directory.uri))
+    places: Any = SimpleNamespace(of=lambda _: iter(dumps))
+    folded: Any = SimpleNamespace(looked_at={"t"} if looked_at else set(), is_doubtful=lambda _: False)
+    now = table("file:/w/t", keys=False, transactional=False)
+    if external:
+        now.tableType, now.parameters = "EXTERNAL_TABLE", {"EXTERNAL": "TRUE"}
+    assert is_external_now(now, folded, places) is expected

@@ -296,4 +296,4 @@ def test_the_target_s_paths_lie_below_their_roots_whatever_was_checked_before() 
         ("f", "file:/a/"),
     ):
         with pytest.raises(ConfigurationError):
-            layout.resource(function, uri)
+            layout.resources(function, [uri])

@@ -136,6 +136,22 @@ def test_what_an_earlier_bootstrap_has_left_stays(policy: ReplicationPolicy, fil
     assert not file.exists()
 
 
+def test_a_base_that_an_earlier_bootstrap_has_left_leaves_no_empty_directory(
+    policy: ReplicationPolicy, tmp_path: Path
+) -> None:
+    """To some readers it would hide the rows of all deltas up to its write id."""
+    file = tmp_path / "t" / "base_0000005" / "bucket_00000"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    item = CopyItem(source="file:/far/f", target=f"file:{file}", size_bytes=0)
+    write_plan(f"{policy.directory}/5-6/load/copy_plan.jsonl", [item])
+    plan = f"{policy.directory}/7-8/load/copy_plan.jsonl"
+    write_plan(plan, [])
+    places: Any = SimpleNamespace(owns=lambda _: True)
+    given_up.remove_given_up(policy, plan, places, observer=unobserved, check=quiet)
+    assert list((tmp_path / "t").iterdir()) == []
+
+
 @pytest.mark.parametrize("kind", DumpKind)
 def test_no_step_begins_without_the_lock(
     policy: ReplicationPolicy, kind: DumpKind, monkeypatch: pytest.MonkeyPatch

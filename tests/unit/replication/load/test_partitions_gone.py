@@ -70,6 +70,7 @@ def test_partitions_that_the_source_does_not_list(
         DumpDirectory(directory.uri),
         document=document,
         parameters=marks,
+        tables={"t"},
     )
     convergence.shape()
     convergence.drop_partitions(gone)

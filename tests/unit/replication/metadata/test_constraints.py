@@ -1,9 +1,18 @@
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+import pytest
+
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.replication.metadata.constraints import claims, target_constraints
+from airflow_hive_federation.replication.metadata.constraints import (
+    claims,
+    found_constraints,
+    is_constrained,
+    report_left_out,
+    target_constraints,
+)
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 
 POLICY = ReplicationPolicy(
@@ -60,14 +69,41 @@ def test_a_constraint_is_its_name_and_its_content() -> None:
 
 def test_constraints_of_both_sides_have_equal_claims() -> None:
     source = constraints(primaryKeys=primary("a"), foreignKeys=[foreign("parent")])
-    target = target_constraints(source, POLICY)
+    target = target_constraints(source, POLICY, {"parent"})
     assert claims(source) == claims(target)
     assert {key.table_db for key in target.primaryKeys} == {"copy"}
     assert [(key.pktable_db, key.fktable_db) for key in target.foreignKeys] == [("copy", "copy")]
 
 
-def test_foreign_keys_to_tables_outside_the_policy_are_left_out() -> None:
-    keys = [foreign("tmp_a"), foreign("elsewhere", database="other"), foreign("parent")]
-    made = target_constraints(constraints(foreignKeys=keys), POLICY)
-    assert [key.fk_name for key in made.foreignKeys] == ["fk_parent"]
-    assert target_constraints(constraints(foreignKeys=keys[:2]), POLICY).foreignKeys is None
+def test_foreign_keys_to_tables_that_are_not_replicated_are_left_out_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The policy names ``delta``, which is of a kind that no replication copies."""
+    keys = [foreign("delta"), foreign("elsewhere", database="other"), foreign("Parent")]
+    source, tables = constraints(foreignKeys=keys), {"parent", "elsewhere"}
+    made = target_constraints(source, POLICY, tables)
+    assert [key.fk_name for key in made.foreignKeys] == ["fk_Parent"]
+    assert target_constraints(constraints(foreignKeys=keys[:2]), POLICY, tables).foreignKeys is None
+    with caplog.at_level(logging.INFO):
+        report_left_out("child", source, POLICY, tables)
+        report_left_out("child", constraints(foreignKeys=keys[2:]), POLICY, tables)
+    (message,) = caplog.messages
+    assert "Table copy.child" in message
+    assert "fk_delta (to shop.delta), fk_elsewhere (to other.elsewhere)" in message
+
+
+class Found:
+    """A target whose table has a foreign key to one that the dump does not have."""
+
+    def get_table_constraints(self, database: str, table: str) -> types.SQLAllTableConstraints:
+        keys = [foreign("kept", database="copy"), foreign("parent", database="copy")]
+        return constraints(foreignKeys=keys)
+
+
+def test_foreign_keys_to_tables_that_no_dump_has_are_no_surplus() -> None:
+    client: Any = Found()
+    found = found_constraints(client, POLICY, "child", {"parent"})
+    assert [key.fk_name for key in found.foreignKeys] == ["fk_parent"]
+    wanted = target_constraints(constraints(foreignKeys=[foreign("parent")]), POLICY, {"parent"})
+    assert is_constrained(client, POLICY, "child", wanted, {"parent"})
+    assert not is_constrained(client, POLICY, "child", wanted, {"parent", "kept"})
