@@ -14,7 +14,7 @@ from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.files import CopyItem, CopyOutcome
 from airflow_hive_federation.model.write_ids import ValidWriteIds
 from airflow_hive_federation.progress.observers import Steps, unobserved
-from airflow_hive_federation.replication import overtaken_loads, take_over
+from airflow_hive_federation.replication import left_files, overtaken_loads, take_over
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import DumpKind, TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableChanges, TableEntry
@@ -214,8 +214,8 @@ def test_files_of_later_loads_make_way_for_the_load_that_is_ended(
     table.sd = types.StorageDescriptor(location=f"{tmp_path.as_uri()}/t")
     write_ids = ValidWriteIds(high_watermark=5, open_ids=(2, 3, 4, 5), min_open_id=2)
     monkeypatch.setattr(take_over, "find_layout", lambda *_: layout)
-    monkeypatch.setattr(take_over, "readable_write_ids", lambda *_: {"t": write_ids})
-    monkeypatch.setattr(take_over, "valid_transactions", lambda _: None)
+    monkeypatch.setattr(left_files, "readable_write_ids", lambda *_: {"t": write_ids})
+    monkeypatch.setattr(left_files, "valid_transactions", lambda _: None)
     client: Any = SimpleNamespace(
         list_tables=lambda _: ["t"], get_tables=lambda *_: [table], get_open_txns=lambda: None
     )
