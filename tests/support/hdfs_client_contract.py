@@ -167,6 +167,8 @@ class Contract:
                 self.write("closed/f")
             with pytest.raises(StoragePermissionError, match="user=alice") as denied:
                 self.read("source/f")
+            # A file system acts for the user who opened it.
+            self.filesystem.set_mode(f"{self.path}/closed", 0o711)
         finally:
             del os.environ[USER_VARIABLE]
         assert "at org.apache" not in str(denied.value)
