@@ -18,6 +18,8 @@ from airflow_hive_federation.storage.options import StorageOptions, StorageValue
 #: Hadoop's setting of the way in which clients authenticate.
 AUTHENTICATION = "hadoop.security.authentication"
 KERBEROS = "kerberos"
+#: Storage option that names the client of HDFS, see :class:`~.hdfs.HdfsFileSystem`.
+CLIENT = "client"
 _LOGIN = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
 #: Names of secret settings, as in ``hadoop.security.sensitive-config-keys``, and of all keys.
 _SECRET = re.compile(r"secret|password|passphrase|credential|\.pass$|token$|key$", re.IGNORECASE)
@@ -122,7 +124,7 @@ class HadoopAccess:
 def options_of_driver(options: StorageOptions | None, *, keytabs: bool) -> StorageOptions | None:
     """Return the storage options of a driver that another machine starts; none of them is a secret.
 
-    They are the settings of HDFS, without the directories of this machine.
+    They are the settings and the client of HDFS, without the directories of this machine.
 
     :param keytabs: the driver uses a keytab under the same path, in place of delegation tokens.
     :return: ``None`` if a driver would need other options than these.
@@ -133,12 +135,13 @@ def options_of_driver(options: StorageOptions | None, *, keytabs: bool) -> Stora
         settings = _settings(values)
         if (
             (prefix and parse_location(prefix).scheme != "hdfs")
-            or values.keys() - settings.keys() - {*_LOGIN, "config_dir"}
+            or values.keys() - settings.keys() - {*_LOGIN, CLIENT, "config_dir"}
             or any(_SECRET.search(name) for name in settings)
             or (keytabs and "kerberos_cache" in login)
         ):
             return None
-        chosen = {**settings, **(login if keytabs else {})}
+        client = {CLIENT: values[CLIENT]} if values.get(CLIENT) else {}
+        chosen = {**settings, **client, **(login if keytabs else {})}
         if not prefix:
             return chosen
         if chosen:

@@ -39,12 +39,18 @@ def hadoop_settings(options: Mapping[str, StorageValue], environ: Mapping[str, s
     :raises ConfigurationError: if a file is no XML.
     """
     settings: dict[str, str] = {}
-    directory = options.get("config_dir") or _directory(environ)
+    directory = options.get("config_dir") or configuration_directory(environ)
     for path in (Path(str(directory)) / name for name in _FILES) if directory else ():
         if path.is_file():
             settings.update(_read(path))
     settings.update({name: str(value) for name, value in options.items() if "." in name})
     return settings
+
+
+def configuration_directory(environ: Mapping[str, str]) -> str:
+    """Return the directory of Hadoop's files that the variables of Hadoop name; empty for none."""
+    home = environ.get("HADOOP_HOME", "")
+    return environ.get("HADOOP_CONF_DIR", "") or (home and f"{home}/etc/hadoop")
 
 
 def web_addresses(authority: str, settings: Mapping[str, str]) -> list[WebAddress]:
@@ -83,11 +89,6 @@ def _address(scheme: str, written: str, host: str) -> WebAddress:
             setting=f"dfs.namenode.{scheme}-address",
         )
     return WebAddress(scheme=scheme, host=chosen, port=int(port))
-
-
-def _directory(environ: Mapping[str, str]) -> str:
-    home = environ.get("HADOOP_HOME", "")
-    return environ.get("HADOOP_CONF_DIR", "") or (home and f"{home}/etc/hadoop")
 
 
 def _read(path: Path) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Accesses HDFS as an fsspec file system by ``hdfs-native``, a client in Rust, without a JVM.
+"""Accesses HDFS as an fsspec file system by ``hdfs-native``, a client in Rust, without a JVM, or by libhdfs.
 
 The driver's own fsspec class parses paths as URLs, so that it misreads a name with ``?`` or ``#``; it sets no
 modes at creation, and its errors are Java's traces. The class here passes paths unchanged and translates the
@@ -18,8 +18,8 @@ WebHDFS                         0.33 s      0.094 s
 ==============================  ==========  =================
 
 libhdfs is Java's client behind a C interface, and needs Hadoop and a JVM in each worker. So this package uses
-hdfs-native, and writes files in parallel. A NameNode with ``dfs.namenode.file.close.num-committed-allowed``
-set to 1 avoids the wait.
+hdfs-native unless a storage option names libhdfs, and writes files in parallel. A NameNode with
+``dfs.namenode.file.close.num-committed-allowed`` set to 1 avoids the wait.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fsspec import AbstractFileSystem
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
 #: Hadoop's variable for the file with the delegation tokens of a container.
 TOKENS = "HADOOP_TOKEN_FILE_LOCATION"
+#: The modules of the clients that the storage option ``client`` names.
+NATIVE = "hdfs-native"
+_DRIVERS = {NATIVE: "hdfs_native", "libhdfs": "airflow_hive_federation.storage.libhdfs_client"}
 _UMASK = "fs.permissions.umask-mode"
 _BUFFER_BYTES = 1 << 20
 _LOGIN = ("kerberos_principal", "kerberos_keytab", "kerberos_cache")
@@ -92,7 +96,9 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     :param config_dir: directory of ``core-site.xml`` and ``hdfs-site.xml``; by default ``HADOOP_CONF_DIR``;
         in a container of YARN without that variable, the files that ``spark-submit`` has sent along.
     :param settings: Hadoop's settings, and ``kerberos_principal``, ``kerberos_keytab``, ``kerberos_cache``.
-    :raises ImportError: if hdfs-native is not installed.
+    :param client: ``hdfs-native`` (the default), or ``libhdfs``, see :mod:`.libhdfs_client`.
+    :raises ImportError: if hdfs-native is the client and not installed.
+    :raises ConfigurationError: if libhdfs is the client, and something that it needs is missing.
     :raises TypeError: if an option is neither a setting of Hadoop nor one of these.
     """
 
@@ -102,9 +108,16 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     cachable = False
 
     def __init__(
-        self, authority: str = "", *, config_dir: StorageValue = None, **settings: StorageValue
+        self,
+        authority: str = "",
+        *,
+        config_dir: StorageValue = None,
+        client: StorageValue = None,
+        **settings: StorageValue,
     ) -> None:
         super().__init__()
+        if (name := str(client or NATIVE)) not in _DRIVERS:
+            raise ValueError(f"the client of HDFS is {' or '.join(_DRIVERS)}, not {name!r}")
         login = {name: str(settings.pop(name)) for name in _LOGIN if settings.get(name)}
         # Hadoop's settings have dots in their names; the options of other drivers have none.
         if unknown := sorted(name for name in settings if "." not in name):
@@ -115,7 +128,10 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._umask = int(config.get(_UMASK, "022"), 8)
         directory = container_configuration(os.environ) if config_dir is None else str(config_dir)
         address = token_address(authority, os.environ)
-        self._client = _client(f"hdfs://{address}" if address else None, config, directory, login)
+        self._driver = importlib.import_module(_DRIVERS[name])
+        self._client = _client(
+            self._driver, f"hdfs://{address}" if address else None, config, directory, login
+        )
 
     # -- reading metadata --------------------------------------------------------------------------------
 
@@ -223,9 +239,8 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def set_acl(self, path: str, access: HdfsAccess) -> None:
         """Set the mode and the access list of a file or directory to those of another one."""
-        native = _native()
         if access.acl:
-            entries = [native.AclEntry(*line) for line in acl_specification(access)]
+            entries = [self._driver.AclEntry(*line) for line in acl_specification(access)]
             with self._errors(path):
                 self._client.set_acl(path, entries)
         elif self._acl(path):
@@ -260,7 +275,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
             if overwrites and self.exists(path):
                 # The NameNode creates a new file, which has to keep the mode of the one that it replaces.
                 allowed = self.info(path)["permission"] & 0o777
-            options = _native().WriteOptions(permission=allowed, overwrite=overwrites, create_parent=False)
+            options = self._driver.WriteOptions(permission=allowed, overwrite=overwrites, create_parent=False)
             return HdfsWriter(_Writer(self, path, self._client.create(path, options)))
 
     @contextmanager
@@ -346,6 +361,15 @@ class _Reader(io.RawIOBase):
         self._at += len(data)
         return data
 
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        # hdfs-native's reader holds nothing that has to be closed.
+        if (close := getattr(self._inner, "close", None)) is not None:
+            with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
+                close()
+
 
 def container_configuration(environ: Mapping[str, str]) -> str | None:
     """Return the directory of the Hadoop files that Spark has put into a container of YARN.
@@ -427,10 +451,6 @@ def _details(status: Any) -> dict[str, Any]:
     }
 
 
-def _native() -> Any:
-    return importlib.import_module("hdfs_native")
-
-
 class _Clients:
     """The clients by process, user and settings; each client has connections and threads of its own."""
 
@@ -439,11 +459,16 @@ class _Clients:
 
 
 def _client(
-    uri: str | None, config: Mapping[str, str], config_dir: str | None, login: Mapping[str, str]
+    driver: ModuleType,
+    uri: str | None,
+    config: Mapping[str, str],
+    config_dir: str | None,
+    login: Mapping[str, str],
 ) -> Any:
     act_for_user_of_spark(os.environ)
     key = (
         os.getpid(),
+        driver.__name__,
         uri,
         config_dir,
         *(os.environ.get(name) for name in (USER_VARIABLE, "HADOOP_CONF_DIR", "KRB5CCNAME")),
@@ -453,5 +478,5 @@ def _client(
     with _Clients.lock:
         if key not in _Clients.known:
             with native_errors(uri or "hdfs:", login):
-                _Clients.known[key] = _native().Client(uri, dict(config), config_dir, **login)
+                _Clients.known[key] = driver.Client(uri, dict(config), config_dir, **login)
         return _Clients.known[key]

@@ -1,4 +1,4 @@
-"""Translates the errors of ``hdfs-native``, which are texts of Rust with Java's traces."""
+"""Translates the errors of HDFS' clients; those of ``hdfs-native`` are texts of Rust with Java's traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,20 @@ USER_VARIABLE = "HADOOP_USER_NAME"
 _JAVA = re.compile(r'(?:Fatal)?RPCError\("(?P<java>[\w.$]+)", "(?P<text>.*)"\)?', re.DOTALL)
 #: The driver's text for an error of the Kerberos library: its number and its message.
 _KERBEROS = re.compile(r'GSSAPIError\(.*?\}, (?P<code>\d+), "(?P<text>.*)"\)', re.DOTALL)
-_UNAVAILABLE = {"SafeModeException", "StandbyException", "RetriableException", "ConnectException"}
+_CONNECTIONS = frozenset(
+    {
+        "ConnectException",
+        "ConnectTimeoutException",
+        "EOFException",
+        "NoRouteToHostException",
+        "SocketException",
+        "SocketTimeoutException",
+        "UnknownHostException",
+    }
+)
+_UNAVAILABLE = {"SafeModeException", "StandbyException", "RetriableException", *_CONNECTIONS}
+#: Java's errors of a login by Kerberos.
+_LOGINS = frozenset({"GSSException", "KerberosAuthException", "KrbException", "LoginException"})
 _FULL = re.compile(r"\w*Quota\w*ExceededException|MaxDirectoryItemsExceededException")
 #: The NameNode's text for a quota that is exceeded.
 _QUOTA = re.compile(
@@ -97,6 +110,22 @@ def _translated(text: str, uri: str) -> StorageError:
     reason = _first_line(match["text"] if match else own["text"] if own else text)
     if own and (error := _of_key_server(reason, uri)) is not None:
         return error
+    return java_error(java, reason, uri)
+
+
+def java_error(java: str, reason: str, uri: str) -> StorageError:
+    """Return the error of this package for an error of Hadoop's.
+
+    :param java: its class, without the package.
+    :param reason: its message; only the first line is shown.
+    """
+    reason = _first_line(reason)
+    if java in _LOGINS:
+        return StoragePermissionError(
+            f"Kerberos to {uri}: {reason}.",
+            remedy="Get a ticket by kinit, and name its cache (kerberos_cache, or KRB5CCNAME).",
+            path=uri,
+        )
     if java == "AccessControlException":
         return StoragePermissionError(
             f"No right to use {uri}: {reason}.",
@@ -179,6 +208,9 @@ _REMEDIES = {
     "SafeModeException": "Wait until the NameNode has left safe mode (hdfs dfsadmin -safemode get)",
     "StandbyException": "Check which NameNode is active (hdfs haadmin -getAllServiceState); name that "
     "one, or the name service with HADOOP_CONF_DIR",
+    **dict.fromkeys(
+        _CONNECTIONS, "Check that NameNode and DataNodes run, and that they can be reached from here"
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Sends requests to a NameNode's web server (WebHDFS), for the calls that ``hdfs-native`` lacks.
+"""Sends requests to a NameNode's web server (WebHDFS), for the calls that HDFS' clients lack.
 
 A name service has several NameNodes: the client asks each of them until one is active. With Kerberos, each
 request has a token of SPNEGO. ``dfs.http.policy`` decides between HTTP and HTTPS.
@@ -29,7 +29,7 @@ from airflow_hive_federation.runtime.kerberos import KerberosFailure, credential
 from airflow_hive_federation.storage.filesystem import options_for, parse_location
 from airflow_hive_federation.storage.hadoop_access import AUTHENTICATION, KERBEROS
 from airflow_hive_federation.storage.hadoop_configuration import WebAddress, hadoop_settings, web_addresses
-from airflow_hive_federation.storage.hdfs_errors import USER_VARIABLE
+from airflow_hive_federation.storage.hdfs_errors import USER_VARIABLE, java_error
 from airflow_hive_federation.storage.options import StorageOptions
 
 _TIMEOUT_S = 60.0
@@ -39,6 +39,10 @@ _NO_SPNEGO = (
     "Set hadoop.http.authentication.type to kerberos on the NameNode, with the principal and keytab of its "
     "web server."
 )
+_REFUSALS = frozenset(
+    {"AccessControlException", "AuthorizationException", "InvalidToken", "SecurityException"}
+)
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
 _AWAY = frozenset({"StandbyException", "SafeModeException", "RetriableException"})
 
 
@@ -47,14 +51,16 @@ class NameNodeWeb:
 
     :param uri: URI of a directory or file of the HDFS.
     :param options: storage options.
+    :param user: the user without Kerberos; by default that of the environment at each call.
     :raises ConfigurationError: if the settings name no web server, or Kerberos lacks the package gssapi.
     """
 
-    def __init__(self, uri: str, options: StorageOptions | None = None) -> None:
+    def __init__(self, uri: str, options: StorageOptions | None = None, *, user: str = "") -> None:
         chosen = options_for(uri, options)
         settings = self._settings = hadoop_settings(chosen, os.environ)
         authority = parse_location(uri).authority
         self._store = f"hdfs://{authority}"
+        self._user = user
         self._addresses = web_addresses(authority, settings)
         self._login = {name: str(value) for name, value in chosen.items() if name.startswith("kerberos_")}
         secured = settings.get(AUTHENTICATION, "").lower() == KERBEROS
@@ -70,7 +76,7 @@ class NameNodeWeb:
         :raises StorageError: if the NameNode refuses it; ``java`` is the class of its error.
         """
         # With Kerberos the NameNode takes the user from the ticket.
-        user = {} if self._gssapi else {"user.name": os.environ.get(USER_VARIABLE) or getpass.getuser()}
+        user = {} if self._gssapi else {"user.name": self._user or current_user()}
         query = urlencode({"op": operation, **user, **parameters}, quote_via=quote)
         return self._answer(method, f"/webhdfs/v1{quote(path)}?{query}", f"{self._store}{path}")
 
@@ -164,6 +170,11 @@ class NameNodeWeb:
             ) from error
 
 
+def current_user() -> str:
+    """Return the user of this process in an HDFS without Kerberos."""
+    return os.environ.get(USER_VARIABLE) or getpass.getuser()
+
+
 def _connection(address: WebAddress) -> http.client.HTTPConnection:
     if address.scheme == "https":
         context = ssl.create_default_context()
@@ -180,7 +191,8 @@ def _refusal(uri: str, address: WebAddress, status: int, body: bytes) -> Storage
             path=uri,
             java=java,
         )
-    if java in {"AccessControlException", "AuthorizationException"} or status in {401, 403}:
+    # The NameNode answers 403 (Forbidden) to most errors.
+    if java in _REFUSALS or status == _UNAUTHORIZED or (status == _FORBIDDEN and not java):
         return StoragePermissionError(
             f"No right to use {uri}: {reason or f'{address} answers {status}'}.",
             remedy=_NO_SPNEGO
@@ -188,11 +200,12 @@ def _refusal(uri: str, address: WebAddress, status: int, body: bytes) -> Storage
             else "Grant it to the user that runs this (HADOOP_USER_NAME, or the Kerberos principal).",
             path=uri,
         )
+    if java:
+        return java_error(java, reason, uri)
     return StorageError(
-        f"{uri}: {reason or f'{address} answers {status}'}.",
+        f"{uri}: {address} answers {status}.",
         remedy="Check that the address is that of a NameNode's web server, and read the NameNode's log.",
         path=uri,
-        java=java,
     )
 
 

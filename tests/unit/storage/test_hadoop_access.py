@@ -77,6 +77,11 @@ def test_a_keytab_needs_its_principal() -> None:
             {"hdfs://a": {**ALICE, **SECURED}},
         ),
         ({"kerberos_cache": "/c", **SECURED}, SECURED, None),
+        (
+            {"client": "libhdfs", **SECURED},
+            {"client": "libhdfs", **SECURED},
+            {"client": "libhdfs", **SECURED},
+        ),
         ({"key": "k", "secret": "s"}, None, None),
         ({"hdfs://a": ALICE, "s3://b": {"key": "k"}}, None, None),
         ({"hdfs://a": {"key": "k"}}, None, None),

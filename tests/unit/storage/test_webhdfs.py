@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.embedded.jvm import free_port
-from airflow_hive_federation.errors import StorageError, StoragePermissionError, StorageUnavailableError
+from airflow_hive_federation.errors import (
+    StorageError,
+    StorageFullError,
+    StoragePermissionError,
+    StorageUnavailableError,
+)
 from airflow_hive_federation.storage.snapshots import freezes_open_files
 from airflow_hive_federation.storage.webhdfs import NameNodeWeb
 
@@ -122,6 +127,8 @@ def test_a_setting_of_a_name_node_that_does_not_answer() -> None:
             r"hadoop\.http\.authentication\.type to kerberos",
         ),
         (401, b"<html>", StoragePermissionError, "answers 401"),
+        (403, remote("FileAlreadyExistsException"), StorageError, "hdfs://lake/x: No"),
+        (403, remote("NSQuotaExceededException"), StorageFullError, "does not fit"),
         (400, remote("SnapshotException"), StorageError, "hdfs://lake/x: No"),
         (404, b"<html>", StorageError, "answers 404"),
         (200, b"<html>", StorageError, "answers as no NameNode does"),
