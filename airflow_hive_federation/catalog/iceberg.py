@@ -171,6 +171,13 @@ class IcebergCatalog(IcebergTableCatalog):
             table for name, identifier in named if (table := self._one_of_many(database, name, identifier))
         ]
 
+    def close(self) -> None:
+        """Close the catalog, and the connections to its database; see :meth:`.roles.Reader.close`."""
+        # Before pyiceberg 0.10, catalogs had no such method.
+        close = getattr(self.__dict__.get("_catalog"), "close", None)
+        if close is not None:
+            close()
+
     def _one_of_many(self, database: str, table: str, named: tuple[str, ...]) -> types.Table | None:
         try:
             return self._entry(database, table, named)

@@ -88,6 +88,22 @@ def test_by_catalog(table: Any, properties: dict[str, str]) -> None:
                 ask("nothing")
 
 
+def test_connections_to_the_database_of_a_catalog_end_with_it(
+    table: Any, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    given = {f"iceberg.catalog.{name}": value for name, value in {**properties, "name": "theirs"}.items()}
+    ended: list[str] = []
+    with monkeypatch.context() as patched, Catalogs() as catalogs:
+        close = SqlCatalog.close
+        patched.setattr(SqlCatalog, "close", lambda catalog: (ended.append(catalog.name), close(catalog)))
+        catalog, _ = catalogs.open("iceberg", given, remote="r")
+        assert catalog.list_tables("sales") == ["orders"]
+        catalogs.close()
+    assert ended == ["theirs"]
+
+
 def test_columns_that_are_one_to_hive(properties: dict[str, str]) -> None:
     from pyiceberg.catalog.sql import SqlCatalog
 
