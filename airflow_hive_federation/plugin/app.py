@@ -84,7 +84,7 @@ def _visible(user: GetUserDep) -> Callable[[PolicyState], bool]:
     readable = _readable(user)
 
     def visible(state: PolicyState) -> bool:
-        if state.problem and not state.dag_ids:
+        if state.problem and not state.published_s:
             # No document shows by which DAG the policy is published. Whoever can mend that sees the problem.
             return bool(get_auth_manager().is_authorized_connection(method="PUT", user=user))
         return all(readable(dag_id) for dag_id in state.dag_ids)

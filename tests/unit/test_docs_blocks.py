@@ -172,6 +172,7 @@ def test_commands_are_accepted(command: Command) -> None:
         # A program of Hadoop is not installed; Airflow's parser reads its own above.
         case (
             ["airflow", *_]
+            | ["export", "AIRFLOW_HOME=$PWD/airflow"]
             | ["hdfs", "dfsadmin", *_]
             | ["python3", "-m", "venv", _]
             | [".", "first/bin/activate"]

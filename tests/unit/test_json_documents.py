@@ -270,7 +270,13 @@ DOCUMENTS: Mapping[str, Document] = {
         values=made(ProbeAnswer, state=event_values, value=st.none() | dumps.maps(texts, counts)),
         read=ProbeAnswer.from_json,
     ),
-    "ingest.inputs.Position": Document(values=made(Position), write=Position.to_text, read=Position.of),
+    "ingest.inputs.Position": Document(
+        values=made(Position).map(
+            lambda position: dataclasses.replace(position, uri="file:/arrived/ü 1.csv")
+        ),
+        write=Position.to_text,
+        read=Position.of,
+    ),
     "ingest.queries.KeyPosition": Document(
         values=st.builds(KeyPosition, columns=st.just(("a", "b")), values=st.tuples(keys, keys)),
         write=KeyPosition.to_text,
@@ -513,6 +519,8 @@ ONE_WAY = {
     "replication.verify.report._unequal_tables": "a part of the report of a verification",
     "storage.snapshots.DiffEntry": "a NameNode writes the differences of snapshots",
     "storage.snapshots.snapshot_diff": "a NameNode writes the differences of snapshots",
+    "storage.libhdfs_client.Client._ask": "a NameNode writes its answers",
+    "storage.libhdfs_client._status": "a NameNode writes its answers",
     "storage.webhdfs.NameNodeWeb.setting": "a NameNode writes its settings",
     "spark.run_sql.run": "a statement, whose tables DescribedTable reads",
 }

@@ -117,6 +117,9 @@ class _Metastore:
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
 
+    def serves_catalog(self, name: str) -> bool:
+        return name == "hive"
+
     def relay(self, call: Call, emit: Emit) -> None:
         assert read_head(call.message).kind == CALL
         assert _database(call) != HIDDEN, call

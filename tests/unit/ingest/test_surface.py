@@ -157,7 +157,7 @@ def test_optimizations_are_switched_off_in_any_order(first: bool) -> None:
         (None, "d.t: nothing to ingest; no file was found."),
         (
             '{"uri": "/b/1.csv", "offset": null, "line": 0}',
-            "d.t: nothing to ingest; no file comes after /b/1.csv, which --name nightly has reached.",
+            "d.t: nothing to ingest; no file comes after file:/b/1.csv, which --name nightly has reached.",
         ),
     ],
 )
