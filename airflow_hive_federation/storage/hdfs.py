@@ -19,7 +19,8 @@ WebHDFS                         0.33 s      0.094 s
 
 libhdfs is Java's client behind a C interface, and needs Hadoop and a JVM in each worker. So this package uses
 hdfs-native unless a storage option names libhdfs, and writes files in parallel. A NameNode with
-``dfs.namenode.file.close.num-committed-allowed`` set to 1 avoids the wait.
+``dfs.namenode.file.close.num-committed-allowed`` set to 1 avoids the wait; see :mod:`.hdfs_reader` for the
+readers of a file that is closed so.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -41,10 +43,11 @@ from fsspec import AbstractFileSystem
 
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.storage.hdfs_errors import USER_VARIABLE, native_errors
+from airflow_hive_federation.storage.hdfs_reader import REPORTS, HdfsReader, open_whole
 from airflow_hive_federation.storage.options import StorageValue
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from _typeshed import ReadableBuffer
 
 
 #: Hadoop's variable for the file with the delegation tokens of a container.
@@ -129,6 +132,7 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
         directory = container_configuration(os.environ) if config_dir is None else str(config_dir)
         address = token_address(authority, os.environ)
         self._driver = importlib.import_module(_DRIVERS[name])
+        self._knows_last_blocks = name != NATIVE
         self._client = _client(
             self._driver, f"hdfs://{address}" if address else None, config, directory, login
         )
@@ -267,7 +271,11 @@ class HdfsFileSystem(AbstractFileSystem):  # type: ignore[misc]
     ) -> Any:
         with self._errors(path):
             if mode == "rb":
-                return io.BufferedReader(_Reader(self, path, self._client.read(path)), _BUFFER_BYTES)
+                if self._knows_last_blocks:
+                    inner = self._client.read(path)
+                else:
+                    inner = open_whole(self._client, path, f"{self._uri}{path}", REPORTS)
+                return io.BufferedReader(HdfsReader(inner, partial(self._errors, path)), _BUFFER_BYTES)
             if mode == "ab":
                 return HdfsWriter(_Writer(self, path, self._client.append(path)))
             overwrites = mode == "wb"
@@ -318,57 +326,6 @@ class _Writer(io.RawIOBase):
         super().close()
         with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
             self._inner.close()
-
-
-class _Reader(io.RawIOBase):
-    """A reader that keeps the position itself, because the driver's reader aborts on seeks beyond the end."""
-
-    def __init__(self, filesystem: HdfsFileSystem, path: str, inner: Any) -> None:
-        self._filesystem, self._path, self._inner = filesystem, path, inner
-        self._size = inner.file_length() if hasattr(inner, "file_length") else len(inner)
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise ValueError(f"negative position {base + offset}")
-        self._at = base + offset
-        return self._at
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        data = self._read(memoryview(buffer).nbytes)
-        memoryview(buffer)[: len(data)] = data
-        return len(data)
-
-    def readall(self) -> bytes:
-        return self._read(max(0, self._size - self._at))
-
-    def _read(self, length: int) -> bytes:
-        length = min(length, self._size - self._at)
-        if length <= 0:
-            return b""
-        with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
-            data: bytes = self._inner.read_range(self._at, length)
-        self._at += len(data)
-        return data
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        super().close()
-        # hdfs-native's reader holds nothing that has to be closed.
-        if (close := getattr(self._inner, "close", None)) is not None:
-            with self._filesystem._errors(self._path):  # noqa: SLF001 - of the same module
-                close()
 
 
 def container_configuration(environ: Mapping[str, str]) -> str | None:

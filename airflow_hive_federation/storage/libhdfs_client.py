@@ -274,7 +274,7 @@ class FileReader:
         # A file that is being written is longer than the NameNode knows.
         self._file, self._length = file, max(length, file.call("hdfsAvailable"))
 
-    def file_length(self) -> int:
+    def __len__(self) -> int:
         return self._length
 
     def read_range(self, at: int, length: int) -> bytes:

@@ -13,6 +13,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
+from unittest.mock import patch
 
 import pytest
 
@@ -25,6 +26,7 @@ from airflow_hive_federation.errors import (
     StorageUnavailableError,
 )
 from airflow_hive_federation.model.files import CopyItem
+from airflow_hive_federation.storage import hdfs
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
 from airflow_hive_federation.storage.filesystem import open_filesystem, reading
 from airflow_hive_federation.storage.hdfs import AclLine, HdfsAccess
@@ -33,6 +35,7 @@ from airflow_hive_federation.storage.listing import list_directory, list_files
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.permissions import Preserve
 from airflow_hive_federation.storage.publishing import make_private, write_atomically
+from airflow_hive_federation.waiting import PollPolicy
 
 BIG = os.urandom(1 << 20) * 17
 ACCESS = HdfsAccess(
@@ -107,6 +110,29 @@ class Contract:
         assert set(self.filesystem.ls(path, detail=False)) == {f"{path}/f", f"{path}/directory"}
         self.filesystem.rm(path, recursive=True)
         assert not self.filesystem.exists(path)
+
+    def files_are_whole_once_they_are_closed(self) -> None:
+        self.filesystem.makedirs(f"{self.path}/closed at once")
+        for number in range(20):
+            name = f"closed at once/{number}"
+            with self.filesystem.open(f"{self.path}/{name}", "wb") as file:
+                file.write(name.encode())
+            assert self.read(name) == name.encode()
+            self.write(name, b"published")
+            assert self.read(name) == b"published"
+        with self.filesystem.open(f"{self.path}/{name}", "ab") as file:
+            file.write(b" anew")
+            file.hsync()
+            if self.options.get("client") == "libhdfs":
+                assert self.read(name) == b"published anew"
+            else:
+                at_once = PollPolicy(timeout_s=0.0)
+                with (
+                    patch.object(hdfs, "REPORTS", at_once),
+                    pytest.raises(StorageUnavailableError, match=r"has 14 bytes, .* the first 0"),
+                ):
+                    self.read(name)
+        assert self.read(name) == b"published anew"
 
     def large_files_side_by_side(self) -> None:
         names = [f"big/{number}" for number in range(4)]
@@ -205,6 +231,7 @@ def main(root: str, options: StorageOptions) -> None:
     signal.signal(signal.SIGTERM, see)
     contract = Contract(root, options)
     contract.files_are_written_read_and_renamed()
+    contract.files_are_whole_once_they_are_closed()
     contract.large_files_side_by_side()
     contract.a_copy_keeps_what_it_is_asked_for()
     contract.refusals_have_types()

@@ -517,6 +517,8 @@ ONE_WAY = {
     "replication.status.ReplicationStatus": "an answer of the command line",
     "replication.verify.report._is_equal": "a part of the report of a verification",
     "replication.verify.report._unequal_tables": "a part of the report of a verification",
+    "storage.libhdfs_client.Client._ask": "a NameNode writes its answers",
+    "storage.libhdfs_client._status": "a NameNode writes the metadata of files",
     "storage.snapshots.DiffEntry": "a NameNode writes the differences of snapshots",
     "storage.snapshots.snapshot_diff": "a NameNode writes the differences of snapshots",
     "storage.libhdfs_client.Client._ask": "a NameNode writes its answers",

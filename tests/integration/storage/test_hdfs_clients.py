@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,11 @@ LIBHDFS = os.environ.get("HIVE_FEDERATION_TESTS_LIBHDFS", "")
 CLIENTS = ["hdfs-native", *(["libhdfs"] if LIBHDFS else [])]
 
 
-@pytest.fixture(scope="session")
-def hive_hdfs_settings() -> dict[str, str]:
-    # Otherwise hdfs-native may read a file as empty in the moment after its close.
-    return {"dfs.namenode.file.close.num-committed-allowed": "0"}
+@pytest.fixture(scope="module")
+def hdfs() -> Iterator[EmbeddedHdfs]:
+    # A DataNode reports a new block with delay, so that files are closed, and read, before that.
+    with EmbeddedHdfs.start(settings={"dfs.blockreport.incremental.intervalMsec": "300"}) as started:
+        yield started
 
 
 def environment(client: str) -> dict[str, str]:
@@ -56,12 +58,12 @@ def administer(hdfs: EmbeddedHdfs, root: str, request: str) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_keeps_the_contract(hive_hdfs: EmbeddedHdfs, client: str, tmp_path: Path) -> None:
+def test_a_client_keeps_the_contract(hdfs: EmbeddedHdfs, client: str, tmp_path: Path) -> None:
     root = f"/{client}-{uuid.uuid4().hex[:8]}"
-    hive_hdfs.shell("-mkdir", root)
+    hdfs.shell("-mkdir", root)
     options = {
         "client": client,
-        "dfs.namenode.http-address": hive_hdfs.web_uri.rpartition("/")[2],
+        "dfs.namenode.http-address": hdfs.web_uri.rpartition("/")[2],
         # Java's client appends to no file of three replicas in an HDFS of two DataNodes.
         "dfs.replication": "2",
     }
@@ -69,7 +71,7 @@ def test_a_client_keeps_the_contract(hive_hdfs: EmbeddedHdfs, client: str, tmp_p
         sys.executable,
         "-m",
         "tests.support.hdfs_client_contract",
-        f"{hive_hdfs.uri}{root}",
+        f"{hdfs.uri}{root}",
         json.dumps(options),
     ]
     lines: list[str] = []
@@ -89,11 +91,11 @@ def test_a_client_keeps_the_contract(hive_hdfs: EmbeddedHdfs, client: str, tmp_p
         try:
             for line in process.stdout:
                 lines.append(line.strip())
-                administer(hive_hdfs, root, lines[-1])
+                administer(hdfs, root, lines[-1])
                 process.stdin.write("\n")
                 process.stdin.flush()
         except BrokenPipeError:
             pass  # It has ended, see below.
         finally:
-            hive_hdfs.admin("-safemode", "leave")
+            hdfs.admin("-safemode", "leave")
     assert (process.returncode, lines[-1:]) == (0, ["kept"]), (tmp_path / "stderr").read_text()
