@@ -271,9 +271,7 @@ DOCUMENTS: Mapping[str, Document] = {
         read=ProbeAnswer.from_json,
     ),
     "ingest.inputs.Position": Document(
-        values=made(Position).map(
-            lambda position: dataclasses.replace(position, uri="file:/arrived/ü 1.csv")
-        ),
+        values=made(Position).map(lambda at: dataclasses.replace(at, uri="file:/arrived/ü 1.csv")),
         write=Position.to_text,
         read=Position.of,
     ),
@@ -521,8 +519,6 @@ ONE_WAY = {
     "storage.libhdfs_client._status": "a NameNode writes the metadata of files",
     "storage.snapshots.DiffEntry": "a NameNode writes the differences of snapshots",
     "storage.snapshots.snapshot_diff": "a NameNode writes the differences of snapshots",
-    "storage.libhdfs_client.Client._ask": "a NameNode writes its answers",
-    "storage.libhdfs_client._status": "a NameNode writes its answers",
     "storage.webhdfs.NameNodeWeb.setting": "a NameNode writes its settings",
     "spark.run_sql.run": "a statement, whose tables DescribedTable reads",
 }
