@@ -50,7 +50,7 @@ _Version = tuple[str, int, int] | None
 
 @dataclass(frozen=True, kw_only=True)
 class TableRemains:
-    """What lies in the directories of a table that nobody reads, because no metadata names them.
+    """The content of a table's directories that nobody reads, because no metadata names them.
 
     :param unread: canonical URIs of these directories.
     :param there: the files on the target without those in ``unread`` that are not known as the dump's.
@@ -68,7 +68,7 @@ class TableRemains:
 
 @dataclass(kw_only=True)
 class _Records:
-    """What the loads of a policy have recorded about one file of the target.
+    """The records that loads of a policy have made of one file of the target.
 
     :param sizes: the files that dumps list for it.
     :param versions: their versions on the source.

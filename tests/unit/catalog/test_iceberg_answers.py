@@ -1,4 +1,4 @@
-"""Which answers of a server mean that an Iceberg table does not exist."""
+"""Only some answers of a server mean that an Iceberg table does not exist."""
 
 from __future__ import annotations
 
