@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
-#: Tables with their partition keys; each has the columns k and v, too.
+#: Tables with their partition keys; all have the columns k, p and q.
 TABLES = {"t": ("p",), "u": ("p", "q"), "w": ("q",), "x": ()}
-VALUES = ("a", "b", "c")
+#: The types of the columns p and q, whether they are keys or not.
+TYPES = {"p": "string", "q": "int"}
+#: They have another order as texts than as numbers.
+VALUES = ("1", "2", "10")
 
 
 class Queries:
@@ -49,7 +52,7 @@ class Queries:
         relation = self._random.choice(aliases)
         columns = f"{relation}.k AS k, {self._random.choice(aliases)}.p AS p, {relation}.q AS q"
         if len(sources) == 1 and self._chance(0.4):
-            columns = "k, p, q"
+            columns = self._random.choice(["k, p, q", "k, p, q", "k, q AS p, p AS q"])
         where = f" WHERE {self._condition(aliases, 2, depth, common)}" if self._chance(0.7) else ""
         tail = ""
         if self._chance(0.15):
@@ -104,9 +107,9 @@ class Queries:
                 f"{column} = {value}",
                 f"{column} <> {value}",
                 f"{column} >= {value}",
-                f"{column} IN ({value}, 'b')",
-                f"{column} NOT IN ({value}, 'a')",
-                f"{column} BETWEEN {value} AND 'c'",
+                f"{column} IN ({value}, '2')",
+                f"{column} NOT IN ({value}, '1')",
+                f"{column} BETWEEN {value} AND '2'",
                 f"{column} IS NULL",
                 f"{column} IS NOT NULL",
                 f"{column} = {self._random.choice(aliases)}.p",

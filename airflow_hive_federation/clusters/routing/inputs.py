@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from airflow_hive_federation.clusters.placement import CatalogFacts, Clusters, Partitions, TableFacts
 from airflow_hive_federation.clusters.predicates.conditions import And, may_be_read
 from airflow_hive_federation.clusters.routing.decision import Group, InputUse
-from airflow_hive_federation.clusters.statements.reads import Read
+from airflow_hive_federation.clusters.statements.sources import Read
 from airflow_hive_federation.clusters.statements.statement import TableName
 
 MAX_EXAMPLES = 3

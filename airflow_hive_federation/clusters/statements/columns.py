@@ -54,8 +54,7 @@ def column_behind(node: exp.Expr, name: str, columns: tuple[str, ...]) -> Key | 
         group is not None and not any(_same(column, expression) for expression in group.expressions)
     ):
         return None
-    database = column.args.get("db")
-    return Key(column.name.lower(), column.table.lower() or None, database and database.name.lower())
+    return key_of(column)
 
 
 def result_column(node: exp.Expr, name: str, columns: tuple[str, ...] = ()) -> Any:
@@ -69,13 +68,20 @@ def result_column(node: exp.Expr, name: str, columns: tuple[str, ...] = ()) -> A
     if columns:
         if len(columns) != len(names) or columns.count(name) != 1:
             return None
-        return _plain(node.expressions[columns.index(name)])
+        return plain_column(node.expressions[columns.index(name)])
     if names:
-        return _plain(node.expressions[names.index(name)]) if names.count(name) == 1 else None
+        return plain_column(node.expressions[names.index(name)]) if names.count(name) == 1 else None
     return _behind_star(node, name)
 
 
-def _plain(node: object) -> Any:
+def key_of(column: exp.Column) -> Key:
+    """Return a column of a query as one of its sources."""
+    database = column.args.get("db")
+    return Key(column.name.lower(), column.table.lower() or None, database and database.name.lower())
+
+
+def plain_column(node: object) -> Any:
+    """Return the column that an expression shows unchanged; ``None`` if it is computed."""
     while isinstance(node, exp.Alias | exp.Paren):
         node = node.this
     return node if isinstance(node, exp.Column) and isinstance(node.this, exp.Identifier) else None
@@ -97,7 +103,7 @@ def _behind_star(node: exp.Expr, name: str) -> object:
 
 
 def _same(column: exp.Column, grouped: Any) -> bool:
-    grouped = _plain(grouped)
+    grouped = plain_column(grouped)
     if grouped is None or grouped.name.lower() != column.name.lower():
         return False
     tables = {grouped.table.lower(), column.table.lower()} - {""}

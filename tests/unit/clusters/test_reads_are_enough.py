@@ -18,13 +18,13 @@ from airflow_hive_federation.clusters.statements.grammar import analyse
 from airflow_hive_federation.clusters.statements.reads import reads
 from airflow_hive_federation.clusters.statements.statement import Statement
 from tests.support.catalogs import Catalog, placed
-from tests.support.random_queries import TABLES, VALUES, Queries
+from tests.support.random_queries import TABLES, TYPES, VALUES, Queries
 
 BATCHES = 10
 BATCH = int(os.environ.get("HIVE_FEDERATION_EXAMPLES", "30"))
 VIEWS = {
-    "view_t": ("SELECT k AS k, p AS p, q AS q FROM t WHERE p <> 'c'", ("k", "p", "q")),
-    # The columns change places.
+    "view_t": ("SELECT k AS k, p AS p, q AS q FROM t WHERE p <> '10'", ("k", "p", "q")),
+    # The columns change places, and the types with them.
     "view_u": ("SELECT k AS k, q AS p, p AS q FROM u", ("k", "p", "q")),
 }
 Row = tuple[str | None, ...]
@@ -43,7 +43,7 @@ def catalog() -> Catalog:
     for name, keys in TABLES.items():
         if keys:
             places = {values: placed("C1") for values in partitions_of(keys)}
-            made.add_partitioned(name, placed("C1"), [(key, "string") for key in keys], places)
+            made.add_partitioned(name, placed("C1"), [(key, TYPES[key]) for key in keys], places)
         else:
             made.add(name, placed("C1"))
     for name, (text, columns) in VIEWS.items():
@@ -52,10 +52,13 @@ def catalog() -> Catalog:
 
 
 def filled(rows: dict[str, list[Row]]) -> sqlite3.Connection:
-    """All tables have the columns k, p and q; those that are no keys are data."""
+    """All tables have the columns k, p and q; those that are no keys are data.
+
+    SQLite compares a column of integers with a text as numbers, and one of texts as texts, as engines do.
+    """
     database = sqlite3.connect(":memory:")
     for name, table_rows in rows.items():
-        database.execute(f"CREATE TABLE {name} (k, p, q)")
+        database.execute(f"CREATE TABLE {name} (k, p TEXT, q INTEGER)")
         database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", table_rows)
     for name, (text, _) in VIEWS.items():
         database.execute(f"CREATE VIEW {name} AS {text}")
