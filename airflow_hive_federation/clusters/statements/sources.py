@@ -192,7 +192,10 @@ class Sources:
         """Yield the sources of ``(a JOIN b ON …)``, whose tables are visible outside the parentheses."""
         sources = [*self.of(node.this, scope, home)]
         for join in node.this.args.get("joins") or ():
-            sources += self.of(join.this, scope, home)
+            added = self.of(join.this, scope, home)
+            # The right side of a semi-join is not visible: its columns are no owners of a name outside.
+            hides = (join.kind or "").upper() in {"SEMI", "ANTI"}
+            sources += (replace(source, alias="", opaque=True) for source in added) if hides else added
         for source in sources:
             # Under an alias, its columns can no longer be identified by the table's own name.
             yield replace(source, alias="", opaque=True) if node.alias else source

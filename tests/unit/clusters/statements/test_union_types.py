@@ -209,3 +209,11 @@ def test_each_query_is_examined_once(catalog: Catalog) -> None:
     views = below_5("SELECT k FROM doubled_40 UNION ALL SELECT k FROM int_b")
     for sql in (common, views):
         assert read_of(sql, catalog).keys() == {"int_a", "int_b"}
+
+
+@pytest.mark.parametrize("kind", ["LEFT SEMI", "LEFT ANTI"])
+def test_a_name_is_no_key_of_the_hidden_side_of_a_semi_join_in_parentheses(
+    kind: str, catalog: Catalog
+) -> None:
+    sql = f"SELECT * FROM (unkeyed a {kind} JOIN int_b b ON a.x = b.x) WHERE k < 5"
+    assert read_of(sql, catalog) == {"int_b": ALL}
