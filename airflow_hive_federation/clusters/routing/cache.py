@@ -16,7 +16,7 @@ from airflow_hive_federation.clusters.placement import (
     TableFacts,
 )
 from airflow_hive_federation.clusters.routing.decision import Decision
-from airflow_hive_federation.clusters.routing.route import Policy, decide, failure
+from airflow_hive_federation.clusters.routing.route import Policy, decide, failure, possible_days
 from airflow_hive_federation.clusters.statements.templates import template
 
 
@@ -74,7 +74,7 @@ class Router:
     ) -> Decision:
         """Return the decision of :func:`~airflow_hive_federation.clusters.routing.route.decide`."""
         session = session or Session()
-        days = tuple(today) or (date.today(),)  # noqa: DTZ011
+        days = tuple(today) or possible_days()
         key = (
             template(text),
             session.database,

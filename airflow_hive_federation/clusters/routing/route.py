@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import NoReturn
 
@@ -34,6 +34,9 @@ from airflow_hive_federation.errors import (
     UnanalysableError,
     UnknownClusterError,
 )
+
+#: A statement begins so long after its decision, at the latest.
+_UNTIL_BEGUN = timedelta(hours=1)
 
 
 class Policy(StrEnum):
@@ -62,8 +65,7 @@ def route(
 ) -> Decision:
     """Choose the cluster that runs one statement.
 
-    :param today: the possible days of ``current_date``; by default the local date. Give two days if the
-        statement may begin after midnight.
+    :param today: the possible days of ``current_date``; by default :func:`possible_days` of now.
     :raises RoutingError: no cluster can run the statement; the message names tables and partitions.
     :raises UnanalysableError: the tables are not known for certain, and the policy is strict.
     :raises UnknownClusterError: the session's cluster, or that of ``USE CLUSTER``, is not configured.
@@ -72,6 +74,15 @@ def route(
     if decision.cluster is not None:
         return decision
     raise failure(decision, clusters)
+
+
+def possible_days(now: datetime | None = None) -> tuple[date, ...]:
+    """Return the days that ``current_date`` may have in a statement that begins within an hour.
+
+    :param now: the time, in the time zone of the engines; by default the local time.
+    """
+    now = now or datetime.now().astimezone()
+    return tuple(dict.fromkeys((now.date(), (now + _UNTIL_BEGUN).date())))
 
 
 def decide(
@@ -99,7 +110,7 @@ def decide(
     if isinstance(analysis, Statement):
         try:
             table_reads = reads(analysis, catalog, session)
-            inputs = input_uses(table_reads, catalog, clusters, tuple(today) or (date.today(),))  # noqa: DTZ011
+            inputs = input_uses(table_reads, catalog, clusters, tuple(today) or possible_days())
             outputs = output_uses(analysis.outputs, catalog, clusters, session)
         except UnreadableError as error:
             analysis = error.at(text)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
 from airflow_hive_federation.clusters.placement import Clusters, Session
 from airflow_hive_federation.clusters.routing.decision import Rule
 from airflow_hive_federation.clusters.routing.explain import cheapest_copies
-from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session, route
+from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session, possible_days, route
 from airflow_hive_federation.clusters.statements import reads
 from airflow_hive_federation.errors import ConfigurationError, RoutingError, UnanalysableError
 from tests.support.catalogs import CLUSTERS, Catalog, placed
@@ -337,3 +337,9 @@ def test_a_policy_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="'lax' is no policy") as caught:
         Policy("lax")
     assert "strict, default" in (caught.value.remedy or "")
+
+
+def test_a_statement_of_the_last_hour_of_a_day_may_begin_on_the_next() -> None:
+    assert possible_days(datetime(2026, 3, 7, 22, 59, 59, tzinfo=UTC)) == (date(2026, 3, 7),)
+    assert possible_days(datetime(2026, 3, 7, 23, 0, tzinfo=UTC)) == (date(2026, 3, 7), date(2026, 3, 8))
+    assert len(possible_days()) in {1, 2}
