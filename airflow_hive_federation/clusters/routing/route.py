@@ -36,7 +36,7 @@ from airflow_hive_federation.errors import (
 )
 
 #: A statement begins so long after its decision, at the latest.
-_UNTIL_BEGUN = timedelta(hours=1)
+_UNTIL_BEGUN = timedelta(minutes=5)
 
 
 class Policy(StrEnum):
@@ -77,7 +77,7 @@ def route(
 
 
 def possible_days(now: datetime | None = None) -> tuple[date, ...]:
-    """Return the days that ``current_date`` may have in a statement that begins within an hour.
+    """Return the days that ``current_date`` may have in a statement that begins within five minutes.
 
     :param now: the time, in the time zone of the engines; by default the local time.
     """

@@ -339,7 +339,7 @@ def test_a_policy_that_does_not_exist_is_refused() -> None:
     assert "strict, default" in (caught.value.remedy or "")
 
 
-def test_a_statement_of_the_last_hour_of_a_day_may_begin_on_the_next() -> None:
-    assert possible_days(datetime(2026, 3, 7, 22, 59, 59, tzinfo=UTC)) == (date(2026, 3, 7),)
-    assert possible_days(datetime(2026, 3, 7, 23, 0, tzinfo=UTC)) == (date(2026, 3, 7), date(2026, 3, 8))
+def test_a_statement_of_the_last_minutes_of_a_day_may_begin_on_the_next() -> None:
+    assert possible_days(datetime(2026, 3, 7, 23, 54, 59, tzinfo=UTC)) == (date(2026, 3, 7),)
+    assert possible_days(datetime(2026, 3, 7, 23, 55, tzinfo=UTC)) == (date(2026, 3, 7), date(2026, 3, 8))
     assert len(possible_days()) in {1, 2}
