@@ -213,18 +213,22 @@ class HiveSql:
         return process
 
     def _answer(self, sql: str, timeout_s: float) -> dict[str, Any]:
+        arrived = False
         try:
             answer = self._answers.get(timeout=timeout_s)
+            arrived = True
         except queue.Empty:
-            # A later answer would be taken for that of another statement.
-            if self._process is not None:
-                self._process.kill()
-            self.close()
             raise EmbeddedError(
                 f"Hive did not finish within {timeout_s:.0f} s: {sql}. Its last output is "
                 f"{last_line(self._logged())!r}.",
                 remedy=f"See {self.log_path}.",
             ) from None
+        finally:
+            # A later answer would be taken for that of another statement; so after an interrupted wait, too.
+            if not arrived:
+                if self._process is not None:
+                    self._process.kill()
+                self.close()
         if answer is None:
             raise self._died(sql)
         return answer

@@ -50,6 +50,18 @@ def test_a_start_without_output_does_not_show_that_of_the_engine_before(tmp_path
         sql.execute("SELECT 1")
 
 
+def test_an_interrupted_statement_leaves_no_answer_to_the_next_one(tmp_path: Path) -> None:
+    class Interrupted(queue.SimpleQueue[Any]):
+        def get(self, *_: Any, **__: Any) -> Any:
+            raise KeyboardInterrupt
+
+    sql = SilentSql(Metastore(tmp_path))
+    sql._answers = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        sql.execute("SELECT 1")
+    assert sql.pid is None
+
+
 def test_a_thread_dump_is_no_answer() -> None:
     """``kill -QUIT`` and debuggers ask for one; a JVM writes it to its standard output."""
     answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
