@@ -368,7 +368,12 @@ def test_quoted_fields_are_what_hive_reads_in_them(
     assert place in capsys.readouterr().err
     assert main([*command, "--header", "--dead-letters", str(tmp_path / "bad.jsonl")]) == 0
     assert rows(sql, "quoted")[4:] == [("5", "two\nlines")]
-    assert main([*command, "--header", "--quote", "", "--name", "unquoted", "--malformed", "null"]) == 0
+    # Without quotes, those of a header are a part of its names.
+    unquoted = ["--header", "--quote", "", "--name", "unquoted", "--malformed", "null"]
+    assert main([*command, *unquoted]) == 1
+    assert "1.csv is not the table's" in capsys.readouterr().err
+    (tmp_path / "csv" / "1.csv").write_text("\n".join(["a,b", *lines[1:]]) + "\n", encoding="utf-8")
+    assert main([*command, *unquoted]) == 0
     assert '"x' in {text for _, text in rows(sql, "quoted")}
 
 
