@@ -225,8 +225,8 @@ def test_transactions_of_a_batch_share_no_files_in_an_object_store(
         described: Any = client.get_table(DATABASE, "batches")
 
     def on_s3(client: Any, described: Any) -> Any:
-        table, layout = described_table(client, described)
-        return table, replace(layout, location="s3://batches/t")
+        table, layout, static = described_table(client, described)
+        return table, replace(layout, location="s3://batches/t"), static
 
     monkeypatch.setattr("airflow_hive_federation.ingest.connection.described_table", on_s3)
     connection = (
