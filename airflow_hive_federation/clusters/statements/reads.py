@@ -36,6 +36,7 @@ from airflow_hive_federation.clusters.statements.sources import (
     Source,
     Sources,
     common_of,
+    hides_right_side,
     owner,
 )
 from airflow_hive_federation.clusters.statements.statement import Statement, TableName, UnreadableError
@@ -70,7 +71,7 @@ class _From:
 
     def join(self, join: Any, added: Sequence[Source], on: Conjuncts) -> None:
         side, kind = (join.side or "").upper(), (join.kind or "").upper()
-        hides = kind in {"SEMI", "ANTI"}
+        hides = hides_right_side(join)
         before, within = list(self._visible), [*self._visible, *added]
         for source in added:
             self._conditions[source] = ()

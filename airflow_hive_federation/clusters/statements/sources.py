@@ -138,8 +138,13 @@ def _with_joined(entry: exp.Expr) -> Iterator[exp.Expr]:
 def _showing(node: exp.Expr) -> Iterator[exp.Expr]:
     """Yield the joins whose right sides stay visible."""
     for join in node.args.get("joins") or ():
-        if (join.kind or "").upper() not in {"SEMI", "ANTI"}:
+        if not hides_right_side(join):
             yield join
+
+
+def hides_right_side(join: exp.Expr) -> bool:
+    """Return whether the columns of a join's right side cannot be named behind it: it is a semi-join."""
+    return str(join.args.get("kind") or "").upper() in {"SEMI", "ANTI"}
 
 
 def owner(column: Key, sources: Sequence[Source]) -> Source | None:
@@ -193,9 +198,10 @@ class Sources:
         sources = [*self.of(node.this, scope, home)]
         for join in node.this.args.get("joins") or ():
             added = self.of(join.this, scope, home)
-            # The right side of a semi-join is not visible: its columns are no owners of a name outside.
-            hides = (join.kind or "").upper() in {"SEMI", "ANTI"}
-            sources += (replace(source, alias="", opaque=True) for source in added) if hides else added
+            if hides_right_side(join):
+                # So it owns no name outside either.
+                added = (replace(source, alias="", opaque=True) for source in added)
+            sources += added
         for source in sources:
             # Under an alias, its columns can no longer be identified by the table's own name.
             yield replace(source, alias="", opaque=True) if node.alias else source

@@ -10,7 +10,8 @@ from tests.integration.hives_suite import policies
 from tests.integration.hives_suite.run import Failures, Pair, chosen, judge, run_scenarios
 from tests.integration.hives_suite.scenario import Scenario
 
-pytestmark = pytest.mark.slow
+#: Hive's own replication takes minutes, and twice as many beside another such test on two cores.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SCENARIOS = policies.SCENARIOS
 

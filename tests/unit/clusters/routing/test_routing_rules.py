@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from airflow_hive_federation.clusters.placement import Clusters, Session
+from airflow_hive_federation.clusters.routing import route as routing
 from airflow_hive_federation.clusters.routing.decision import Rule
 from airflow_hive_federation.clusters.routing.explain import cheapest_copies
 from airflow_hive_federation.clusters.routing.route import Policy, decide, next_session, possible_days, route
@@ -343,3 +344,14 @@ def test_a_statement_of_the_last_minutes_of_a_day_may_begin_on_the_next() -> Non
     assert possible_days(datetime(2026, 3, 7, 23, 54, 59, tzinfo=UTC)) == (date(2026, 3, 7),)
     assert possible_days(datetime(2026, 3, 7, 23, 55, tzinfo=UTC)) == (date(2026, 3, 7), date(2026, 3, 8))
     assert len(possible_days()) in {1, 2}
+
+
+def test_a_decision_without_days_is_about_the_possible_ones(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT * FROM b JOIN logs ON b.k = logs.k WHERE ds >= date_sub(current_date, 3)"
+    days = [date(2026, 3, 7)]
+    monkeypatch.setattr(routing, "possible_days", lambda: days)
+    assert decide(sql, catalog, CLUSTERS).cluster == "C2"
+    days.append(date(2026, 3, 6))
+    assert decide(sql, catalog, CLUSTERS).cluster is None
