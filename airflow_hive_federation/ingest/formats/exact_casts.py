@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
+#: Arrow's conversion of a decimal to a double may miss the nearest double by this much.
 _ULPS = 2
-"""Arrow's conversion of a decimal to a double may miss the nearest double by this much."""
 
 
 def can_become(given: pa.DataType, wanted: pa.DataType) -> bool:
