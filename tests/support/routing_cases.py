@@ -41,11 +41,16 @@ class Input:
     """A place that reads a table.
 
     :param viewed: true if a view reads it, so that no temporary table of the session hides it.
+    :param beside: the other table of its set operation, if there is one.
+    :param within: the parts that are left by the filters inside the set operation. No other filter acts if
+        the other table is a temporary one, whose columns may have other types.
     """
 
     table: str
     parts: Parts
     viewed: bool
+    beside: str | None = None
+    within: Parts = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class Leaf:
     parts: Parts = None
     open: bool = True
     viewed: bool = False
+    beside: str | None = None
+    within: Parts = None
 
     def filter(self, parts: Parts) -> None:
         if self.open:
@@ -138,7 +145,9 @@ class Statements(Filters):
         *,
         analysable: bool = True,
     ) -> Written:
-        inputs = tuple(Input(leaf.table, leaf.parts, leaf.viewed) for leaf in leaves)
+        inputs = tuple(
+            Input(leaf.table, leaf.parts, leaf.viewed, leaf.beside, leaf.within) for leaf in leaves
+        )
         return Written(self._keys, self._kind, inputs, outputs, sql, self._views, analysable)
 
     def _query_statement(self, *, created: bool) -> Written:
@@ -284,6 +293,8 @@ class Statements(Filters):
         left, right = (self._query(side, columns) for side in sides)
         leaves = [leaf for side in sides for leaf in side.leaves]
         leaves[1].open = not star
+        for leaf, beside in zip(leaves, (other, name), strict=True):
+            leaf.beside, leaf.within = beside, leaf.parts
         return Place(f"({left} {operator} {right})", name, leaves)
 
     def _nested(self) -> tuple[list[Leaf], list[str]]:

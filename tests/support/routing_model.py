@@ -66,6 +66,10 @@ class Case:
         """Return the cluster of the temporary table that an input reads in place of the metastore's."""
         return None if read.viewed else self.temporary.get(read.table)
 
+    def parts_of(self, read: Input) -> Parts:
+        """Return the parts that the filters on an input leave."""
+        return read.within if not read.viewed and read.beside in self.temporary else read.parts
+
 
 class Catalogs(Chance):
     """A random catalog and session from one seed."""
@@ -148,7 +152,7 @@ def missing(case: Case, cluster: str) -> dict[tuple[str, str], int]:
     lacking = {}
     for read in case.statement.inputs:
         if case.hidden_by(read) is None:
-            for part, partition in partitions_read(case.tables[read.table], read.parts).items():
+            for part, partition in partitions_read(case.tables[read.table], case.parts_of(read)).items():
                 if not in_cluster(case, partition, read.table, cluster):
                     lacking[read.table, part] = partition.size if partition is not None else 0
     return lacking
