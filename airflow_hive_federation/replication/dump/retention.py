@@ -35,6 +35,9 @@ def forget_old_dumps(
     :param current: the dump from which this process has loaded the target.
     :param keep: number of the latest of these dumps that stay.
     """
+    if not _NAME.fullmatch(_name(current.uri)):
+        # The name of a dump's copy, which a person chose, has no age.
+        return []
     options = policy.storage_options
     dumps = {name for name in dumps_with(policy.directory, FINISHED_LOAD, options) if _NAME.fullmatch(name)}
     needed = {_name(uri) for uri in {*TableIndex(current).uris, current.uri}}

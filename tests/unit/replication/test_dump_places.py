@@ -88,6 +88,12 @@ def test_a_process_that_was_suspended_spares_the_dumps_of_its_successor(policy: 
     assert later.dump_finished
 
 
+def test_a_load_of_a_copied_dump_under_another_name_spares_all_dumps(policy: ReplicationPolicy) -> None:
+    old, own = (loaded(policy, name) for name in ("1-2-1", "of-monday"))
+    assert forget_old_dumps(policy, own, keep=0) == []
+    assert old.dump_finished
+
+
 def test_another_dump_root_is_refused_while_a_load_is_cut_off(
     policy: ReplicationPolicy, tmp_path: Path
 ) -> None:
