@@ -92,14 +92,15 @@ def _check(given: pa.Array, made: pa.Array) -> None:
         clock = given if kind.tz is None else pc.local_timestamp(given)
         _refuse(_differ(made.cast(clock.type), clock), made)
     elif types.is_boolean(wanted) or (types.is_decimal(kind) and types.is_decimal(wanted)):
-        # Arrow refuses fractions as integers, and integers as decimals with fewer digits than their type has.
+        # Arrow cuts some fractions off between widths of decimals. As integers, it refuses all of them, but it
+        # casts no integer back to a decimal with fewer digits than the integer's type has.
         _refuse(_differ(made.cast(kind), given), made)
 
 
 def _check_floats(given: pa.Array, made: pa.Array) -> None:
     kind = given.type
     if types.is_decimal32(kind) or types.is_decimal64(kind):
-        # Arrow has no functions for them.
+        # Arrow's functions do not take them.
         kind = pa.decimal128(kind.precision, kind.scale)
         given = given.cast(kind)
     infinite = pc.is_inf(made)

@@ -12,6 +12,7 @@ import pytest
 
 from airflow_hive_federation.ingest.errors import InvalidColumn, SerializationError
 from airflow_hive_federation.ingest.formats.arrow_records import conforming_batch
+from airflow_hive_federation.ingest.formats.exact_casts import exact_cast
 from airflow_hive_federation.ingest.formats.sql_rows import rows_parsed
 from airflow_hive_federation.model.types import Column
 
@@ -115,6 +116,12 @@ def test_a_type_of_another_meaning_is_refused(array: pa.Array, kind: str) -> Non
 )
 def test_a_value_that_does_not_change_is_cast(array: pa.Array, kind: str, values: list[Any]) -> None:
     assert became(array, kind) == values
+
+
+def test_a_fraction_that_arrow_cuts_off_is_refused() -> None:
+    values = pa.array([Decimal("526.39929252819")], pa.decimal256(14, 11))
+    with pytest.raises(ValueError, match="a value would change"):
+        exact_cast(values, pa.decimal32(5, 0))
 
 
 def test_decimals_of_doubles_are_not_refused_for_the_last_digit() -> None:
