@@ -52,12 +52,12 @@ def catalog() -> Catalog:
     return made
 
 
-def read_of(sql: str, catalog: Catalog) -> dict[str, set[str]]:
+def read_of(sql: str, catalog: Catalog, session: Session | None = None) -> dict[str, set[str]]:
     """The values of k in the partitions that each table's reads need."""
     statement = analyse(sql)
     assert isinstance(statement, Statement), statement
     found: dict[str, set[str]] = {}
-    for read in reads(statement, catalog, Session()):
+    for read in reads(statement, catalog, session or Session()):
         if read.facts is not None and read.facts.is_partitioned:
             rows = catalog.rows["default", read.facts.name]
             flags = may_be_read(And(read.conditions), rows, read.facts.partition_keys, [date.min])
@@ -179,6 +179,13 @@ def test_one_type_excludes_partitions(branches: str, catalog: Catalog) -> None:
 )
 def test_other_types_and_unknown_ones_exclude_none(branches: str, catalog: Catalog) -> None:
     assert all(needed == ALL for needed in read_of(below_5(branches), catalog).values())
+
+
+def test_a_temporary_table_hides_the_types_of_the_metastores_table(catalog: Catalog) -> None:
+    sql = below_5("SELECT k FROM int_a WHERE k > 1 UNION ALL SELECT k FROM int_b")
+    session = Session(temporary={"int_b": "C1"})
+    assert read_of(sql, catalog, session) == {"int_a": {"4", "10"}}
+    assert read_of(sql, catalog) == {"int_a": {"4"}, "int_b": SMALL}
 
 
 def test_only_the_columns_that_are_converted_are_undecided(catalog: Catalog) -> None:
