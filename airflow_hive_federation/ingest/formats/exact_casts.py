@@ -92,8 +92,8 @@ def _check(given: pa.Array, made: pa.Array) -> None:
         clock = given if kind.tz is None else pc.local_timestamp(given)
         _refuse(_differ(made.cast(clock.type), clock), made)
     elif types.is_boolean(wanted) or (types.is_decimal(kind) and types.is_decimal(wanted)):
-        # Arrow cuts some fractions off between widths of decimals. As integers, it refuses all of them, but it
-        # casts no integer back to a decimal with fewer digits than the integer's type has.
+        # Arrow cuts some fractions off between widths of decimals. As integers, it refuses all of them, but
+        # it casts no integer back to a decimal with fewer digits than the integer's type has.
         _refuse(_differ(made.cast(kind), given), made)
 
 

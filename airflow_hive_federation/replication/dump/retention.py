@@ -30,8 +30,8 @@ def forget_old_dumps(
     A dump that was not loaded stays, because a load of it may follow. So does a dump that was loaded into
     another database: a former target of the policy, or its target on another metastore. A dump that is later
     than the current one stays, because it is a successor's: this process may have been suspended meanwhile.
-    Each older dump that the successor's needs, the current one needs, too. If the current dump is a copy whose
-    directory has another name, its age is unknown, and all dumps stay.
+    Each older dump that the successor's needs, the current one needs, too. If the current dump is a copy
+    whose directory has another name, its age is unknown, and all dumps stay.
 
     :param current: the dump from which this process has loaded the target.
     :param keep: number of the latest of these dumps that stay.
