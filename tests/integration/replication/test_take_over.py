@@ -139,7 +139,7 @@ def interrupt_again(scenes: dict[str, Cycles]) -> None:
         "INSERT INTO lost.u VALUES (2)",
     )
     for scene in ("early", "twice"):
-        # If it had been killed before it wrote its copy plan, this would show that it may have dropped a table.
+        # Killed before it wrote its copy plan, it would show by this that it may have dropped a table.
         assert interrupt(scenes[scene], "copying").exists(MADE_ROOM)
     # It may have copied a part of a delta in which a compaction had merged those of both loads.
     deltas = directory(scenes["early"], "t")
