@@ -43,10 +43,14 @@ from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
 
-#: Reading calls about transactions, which have to see the caller's own latest writes.
+#: Reading calls about transactions, which have to see the caller's own latest writes, and about events: the
+#: newest events would seem to be lost at a server that lags behind the one of the newest event's id.
 _OF_TRANSACTIONS = OF_NO_DATABASE | {
+    "get_all_write_event_info",
     "get_latest_txnid_in_conflict",
     "get_max_allocated_table_write_id",
+    "get_next_notification",
+    "get_notification_events_count",
     "get_open_txns_info",
     "get_valid_write_ids",
     "show_locks",
@@ -99,7 +103,7 @@ class Metastore:
     """One metastore, optionally with a second upstream for calls that only read.
 
     :param upstream: answers every call.
-    :param reading: answers calls that only read, except calls about transactions.
+    :param reading: answers calls that only read, except calls about transactions and events.
     :param old_client_capabilities: capabilities to send for clients whose calls that create a table cannot
         carry them.
     """
