@@ -12,17 +12,21 @@ from airflow_hive_federation.catalog.factories import CONNECTION
 from airflow_hive_federation.catalog.grpc import METASTORE_URIS
 from airflow_hive_federation.catalog.thrift import ROUTE, URIS
 from airflow_hive_federation.errors import ConfigurationError, RemoteError
+from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.federation.fan_out import Question
 from airflow_hive_federation.gateway.federation.members import Member
 from airflow_hive_federation.gateway.federation.owners import Link, LocalName, OwnedName
-from airflow_hive_federation.gateway.federation.renaming import result
+from airflow_hive_federation.gateway.federation.renaming import fault_of, fault_text, result
 from airflow_hive_federation.gateway.handler import Call, Status, refused
+from airflow_hive_federation.gateway.old_clients import is_unknown_method
+from airflow_hive_federation.gateway.upstream import Identity
+from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.settings import MetastoreSettings
 from airflow_hive_federation.remotes.links import link_of
 from airflow_hive_federation.remotes.statement import Kind, Name
 from airflow_hive_federation.tunnel.route import Hop, parse_route
 
-#: Seconds for which the result of a lookup, a remote or none, is remembered per name.
+#: Seconds for which the result of a lookup, a remote or none, is remembered per caller's identity and name.
 REMEMBERED_S = 5.0
 _MOST = 10_000
 #: Property of a link with the remote's Hive catalog; clients' calls for local names are for ``hive``.
@@ -41,6 +45,9 @@ class Links:
     same holds for a link to a database that the gateway's file does not show: the metastore that it leads to
     knows the gateway only, and would answer.
 
+    A lookup that gets a fault decides nothing: the call is refused, and the next one looks again. Lookups go
+    to the metastore's main servers, because a replica may not have a new link yet.
+
     :param members: the metastores of the gateway, by name.
     :param primary: name of the metastore that records the links.
     :param shows: decides whether a link may lead to a place.
@@ -49,7 +56,8 @@ class Links:
     def __init__(
         self, members: Mapping[str, Member], primary: str, shows: Callable[[OwnedName], bool]
     ) -> None:
-        self._primary = members[primary]
+        self._upstream = members[primary].target.upstream
+        self._primary = Member(primary, Metastore(self._upstream), writable=True)
         self._shows = shows
         self._owners = {
             address: name
@@ -63,13 +71,13 @@ class Links:
             if name != primary
         }
         self._lock = threading.Lock()
-        self._known: dict[LocalName, tuple[float, OwnedName | None]] = {}
+        self._known: dict[tuple[Identity, LocalName], tuple[float, OwnedName | None]] = {}
 
     def find(self, call: Call, names: Sequence[LocalName]) -> tuple[Link, ...]:
         """Return the links that the primary metastore records under the given names.
 
         :param call: the call whose caller's identity the lookup uses.
-        :raises GatewayError: a link cannot be read.
+        :raises GatewayError: a link cannot be read, or the primary metastore answers with a fault.
         :raises HiveFederationError: the primary metastore does not answer.
         """
         places: dict[LocalName, OwnedName] = {}
@@ -82,26 +90,53 @@ class Links:
 
     def _place(self, call: Call, local: LocalName) -> OwnedName | None:
         now = time.monotonic()
+        # The metastore may deny one caller a definition that it shows to another one.
+        key = self._upstream.identity_of(call.caller), local
         with self._lock:
-            since, place = self._known.get(local, (-REMEMBERED_S, None))
+            since, place = self._known.get(key, (-REMEMBERED_S, None))
         if now - since < REMEMBERED_S:
             return place
         place = self._ask(call, *local)
         with self._lock:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            self._known[local] = now, place
+            self._known[key] = now, place
         return place
 
     def _ask(self, call: Call, database: str, table: str | None) -> OwnedName | None:
-        if table is None:
-            question = Question("get_database", {"name": database})
-        else:
-            question = Question("get_table", {"dbname": database, "tbl_name": table})
-        lookup = question.call(replace(call, cancellation=None))
-        described = result(question.method, self._primary.ask(lookup))
-        # A fault here needs no handling: the call itself goes to the primary next and gets the same fault.
-        return None if described is None else self._read(database, table, described.parameters)
+        method, answer = self._lookup(call, database, table)
+        if isinstance(fault_of(method, answer), types.NoSuchObjectException):
+            return None
+        if (success := result(method, answer)) is None:
+            name = database if table is None else f"{database}.{table}"
+            raise refused(
+                Status.FAILED,
+                f"{call.method}: metastore {self._primary.name} does not show whether {name} is a remote: "
+                f"{fault_text(method, answer)}",
+                remedy=f"Look at that metastore. This gateway follows links, so the metastore has to let the "
+                f"call's user read the definition of {name}.",
+            )
+        described = success.table if method == "get_table_req" else success
+        return self._read(database, table, described.parameters)
+
+    def _lookup(self, call: Call, database: str, table: str | None) -> tuple[str, bytes]:
+        """Return the method of a lookup, and the primary metastore's answer."""
+        questions = [Question("get_database", {"name": database})]
+        if table is not None:
+            request = types.GetTableRequest(
+                dbName=database,
+                tblName=table,
+                # Without it, the metastore refuses insert-only tables (``HMSHandler.getTableInternal``).
+                capabilities=types.ClientCapabilities(values=[types.ClientCapability.INSERT_ONLY_TABLES]),
+            )
+            # Servers before Hive 2.3 have the older method only.
+            older = Question("get_table", {"dbname": database, "tbl_name": table})
+            questions = [Question("get_table_req", {"req": request}), older]
+        for question in questions:
+            answer = self._primary.ask(question.call(replace(call, cancellation=None)))
+            if not is_unknown_method(answer):
+                break
+        return question.method, answer
 
     def _read(self, database: str, table: str | None, parameters: Any) -> OwnedName | None:
         kind = Kind.DATABASE if table is None else Kind.TABLE

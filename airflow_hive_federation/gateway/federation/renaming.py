@@ -11,7 +11,7 @@ from airflow_hive_federation.gateway.messages import CALL, REPLY, head_bytes, re
 from airflow_hive_federation.gateway.names import Reference, references, replaced
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.protocol import encode
-from airflow_hive_federation.metastore.struct import Struct
+from airflow_hive_federation.metastore.struct import Fault, Struct
 from airflow_hive_federation.metastore.wire import from_bytes
 
 S = TypeVar("S", bound=Struct)
@@ -78,13 +78,22 @@ def answer_of(method: str, sequence_id: int, success: object) -> bytes:
     return head_bytes(method, REPLY, sequence_id) + encode(message_types(method)[1](success=success))
 
 
+def fault_of(method: str, answer: bytes) -> Fault | None:
+    """Return the declared exception of an answer; ``None`` if it has none, or one of Thrift's own."""
+    head = read_head(answer)
+    if head.kind != REPLY:
+        return None
+    values = from_bytes(message_types(method)[1], answer[head.body :]).set_fields()
+    return next((value for value in values.values() if isinstance(value, Fault)), None)
+
+
 def fault_text(method: str, answer: bytes) -> str:
     """Return the text of an answer that is a fault."""
+    if (fault := fault_of(method, answer)) is not None:
+        return f"{type(fault).__name__}: {fault.text()}"
     head = read_head(answer)
     if head.kind == REPLY:
-        values = from_bytes(message_types(method)[1], answer[head.body :]).set_fields()
-        fault = next((value for name, value in values.items() if name != "success"), None)
-        return f"{type(fault).__name__}: {getattr(fault, 'message', '')}"
+        return "neither a value nor a fault"
     for field in read_fields(answer, head.body):
         if field.number == 1:
             return answer[field.start + 4 : field.end].decode(errors="replace")

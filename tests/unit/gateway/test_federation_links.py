@@ -20,6 +20,7 @@ from airflow_hive_federation.gateway.rules import Exposure, Rule, Rules
 from airflow_hive_federation.gateway.upstream import Upstream
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import ApplicationFault
 from airflow_hive_federation.remotes.links import MEMBER, NAME, PROPERTIES
 from airflow_hive_federation.tunnel.route import TunnelSettings, parse_route
 from airflow_hive_federation.tunnel.tunnel import Tunnel
@@ -36,6 +37,8 @@ class Recording(Store):
     def __init__(self, *databases: str) -> None:
         super().__init__(*databases)
         self.recorded: dict[str, dict[str, str]] = {}
+        self.faults: list[Exception] = []
+        self.insert_only: set[str] = set()
 
     def __call__(self, method: str, args: Any) -> Any:
         if method == "get_database":
@@ -45,23 +48,51 @@ class Recording(Store):
             return types.Database(name=args.name, parameters=self.recorded.get(args.name))
         if method == "get_table":
             self.asked.append((method, args))
-            name = f"{args.dbname}.{args.tbl_name}"
-            return types.Table(
-                dbName=args.dbname, tableName=args.tbl_name, parameters=self.recorded.get(name)
-            )
+            return self.table(types.GetTableRequest(dbName=args.dbname, tblName=args.tbl_name))
+        if method == "get_table_req":
+            self.asked.append((method, args))
+            return types.GetTableResult(table=self.table(args.req))
         return super().__call__(method, args)
+
+    def table(self, request: Any) -> types.Table:
+        name = f"{request.dbName}.{request.tblName}"
+        if self.faults and is_lookup(request):
+            raise self.faults.pop(0)
+        if name in self.insert_only and not is_lookup(request):
+            raise types.MetaException(message="Your client does not appear to support insert-only tables.")
+        if (parameters := self.recorded.get(name)) is None:
+            return super().table(request)
+        return types.Table(dbName=request.dbName, tableName=request.tblName, parameters=parameters)
+
+
+def is_lookup(request: types.GetTableRequest) -> bool:
+    """Return whether the gateway itself asks: it sends capabilities, and the client of these tests none."""
+    return request.capabilities is not None
 
 
 class Linked:
     """A gateway that follows the remotes of its primary metastore to the metastore ``far``."""
 
-    def __init__(self, peer: Peers, stack: ExitStack, names: RemoteNames | None = None) -> None:
+    def __init__(
+        self,
+        peer: Peers,
+        stack: ExitStack,
+        names: RemoteNames | None = None,
+        *,
+        lacking: set[str] | None = None,
+        impersonate: bool = False,
+        replica: Store | None = None,
+    ) -> None:
         self.near, self.far = Recording("linked", "sales"), Store("sales")
+        self.front = Thrift(self.near, lacking)
         self.far_uri = peer(Thrift(self.far)).uri
-        primary, far = (
-            Metastore(Upstream(name, MetastoreSettings(uris=(uri,))))
-            for name, uri in (("main", peer(Thrift(self.near)).uri), ("far", self.far_uri))
-        )
+
+        def upstream(name: str, uri: str) -> Upstream:
+            return Upstream(name, MetastoreSettings(uris=(uri,)), impersonate=impersonate)
+
+        reading = None if replica is None else upstream("replica", peer(Thrift(replica)).uri)
+        primary = Metastore(upstream("main", peer(self.front).uri), reading)
+        far = Metastore(upstream("far", self.far_uri))
         remote = Remote(target=far, names=names or RemoteNames(), timeout_s=20)
         self.federation = Federation(Metastores(primary, {"far": remote}, follow_links=True))
         stack.callback(self.federation.close)
@@ -70,9 +101,9 @@ class Linked:
     def record(self, name: str, remote: str, properties: dict[str, str], **more: str) -> None:
         self.near.recorded[name] = {NAME: remote, PROPERTIES: json.dumps(properties), **more}
 
-    def ask(self, method: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, method: str, user: str = "me", **arguments: Any) -> dict[str, Any]:
         message = call_bytes(method, **arguments)
-        answer = self.gateway.answer(Call(method, message, Caller(user="me"), Deadline(30)))
+        answer = self.gateway.answer(Call(method, message, Caller(user=user), Deadline(30)))
         return outcome(read_head(answer), answer)
 
     def owner_of(self, database: str, table: str = "t") -> str:
@@ -81,7 +112,7 @@ class Linked:
         self.ask("get_table_req", req=table_request(database, table))
         for name, store, count in (("far", self.far, before[0]), ("main", self.near, before[1])):
             for method, args in store.asked[count:]:
-                if method == "get_table_req":
+                if method == "get_table_req" and not is_lookup(args.req):
                     return f"{name} {args.req.dbName}.{args.req.tblName}"
         return "none"
 
@@ -238,6 +269,63 @@ def test_a_link_that_cannot_be_read_fails_its_calls_and_no_others(linked: Linked
     assert linked.owner_of("sales") == "main sales.t"
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        types.MetaException(message="the connection to the database was lost"),
+        ApplicationFault(message="the connection to the database was lost", type=6),
+    ],
+    ids=["a fault of Hive", "a fault of Thrift"],
+)
+def test_a_faulty_lookup_refuses_its_call_and_is_not_remembered(linked: Linked, fault: Exception) -> None:
+    linked.record("sales.rates", "Finance.FX", {"hive.federation.connection": "far"})
+    linked.near.faults.append(fault)
+    text = str(linked.ask("add_partition", new_part=types.Partition(dbName="sales", tableName="rates")))
+    assert "metastore main does not show whether sales.rates is a remote: " in text
+    assert "the connection to the database was lost" in text
+    assert linked.far.asked == []
+    assert "add_partition" not in [method for method, _ in linked.near.asked]
+    assert linked.owner_of("sales", "rates") == "far finance.fx"
+
+
+def test_a_denied_lookup_decides_for_its_caller_only(peer: Peers, stack: ExitStack) -> None:
+    linked = Linked(peer, stack, impersonate=True)
+    linked.record("sales.rates", "Finance.FX", {"hive.federation.connection": "far"})
+    linked.near.faults.append(types.MetaException(message="Permission denied: user mallory"))
+    request = table_request("sales", "rates")
+    assert "Permission denied: user mallory" in str(linked.ask("get_table_req", user="mallory", req=request))
+    assert linked.owner_of("sales", "rates") == "far finance.fx"
+    # What one caller may see is not remembered for another one.
+    linked.near.faults.append(types.MetaException(message="Permission denied: user mallory"))
+    assert "Permission denied: user mallory" in str(linked.ask("get_table_req", user="mallory", req=request))
+    assert linked.front.users == ["mallory", "me"]
+
+
+def test_a_lookup_sees_insert_only_tables(linked: Linked) -> None:
+    linked.near.insert_only.add("sales.events")
+    linked.near.insert_only.add("sales.rates")
+    linked.record("sales.rates", "Finance.FX", {"hive.federation.connection": "far"})
+    assert linked.owner_of("sales", "events") == "main sales.events"
+    assert linked.owner_of("sales", "rates") == "far finance.fx"
+
+
+def test_a_metastore_with_the_older_lookup_only_is_looked_up_by_it(peer: Peers, stack: ExitStack) -> None:
+    linked = Linked(peer, stack, lacking={"get_table_req"})
+    linked.record("sales.rates", "Finance.FX", {"hive.federation.connection": "far"})
+    assert linked.owner_of("sales", "rates") == "far finance.fx"
+    assert linked.ask("get_table", dbname="sales", tbl_name="t")["success"].tableName == "t"
+
+
+def test_a_replica_is_not_asked_for_links(peer: Peers, stack: ExitStack) -> None:
+    replica = Recording("linked", "sales")
+    linked = Linked(peer, stack, replica=replica)
+    linked.record("sales.rates", "Finance.FX", {"hive.federation.connection": "far"})
+    assert linked.owner_of("sales", "rates") == "far finance.fx"
+    assert replica.asked == []
+    linked.ask("get_table_req", req=table_request("sales"))
+    assert [method for method, _ in replica.asked] == ["get_table_req"]
+
+
 def test_the_files_own_names_need_no_lookup(peer: Peers, stack: ExitStack) -> None:
     linked = Linked(peer, stack, RemoteNames(databases={"linked": "hr"}))
     linked.record("linked", "sales", {"hive.metastore.uris": linked.far_uri})
@@ -269,7 +357,10 @@ def test_lookups_of_many_names_are_bounded(linked: Linked, monkeypatch: pytest.M
 
 
 def looked_up(linked: Linked) -> int:
-    return sum(method in {"get_database", "get_table"} for method, _ in linked.near.asked)
+    return sum(
+        method == "get_database" or (method == "get_table_req" and is_lookup(args.req))
+        for method, args in linked.near.asked
+    )
 
 
 def pending() -> Call:
