@@ -23,6 +23,8 @@ class Route(StrEnum):
     #: The metastore that gave the lock; the lock's id shows which one.
     LOCK_ID = "lock_id"
     LOCK = "lock"
+    #: As ``NAMED``; the ids of locks and transactions in the answer show their metastore, or are left out.
+    LOCKS = "locks"
     WRITE_IDS = "write_ids"
     MIN_HISTORY = "min_history"
     #: The owners of the tables, each for its own tables; the gateway merges their answers.
@@ -35,6 +37,8 @@ class Route(StrEnum):
     PRIMARY = "primary"
     #: The primary metastore; the gateway leaves out of its answer what holds for that metastore alone.
     SETTING = "setting"
+    #: None: the call names objects by ids that each metastore may have given.
+    UNKNOWN = "unknown"
 
 
 _NAMED = """
@@ -72,7 +76,7 @@ _NAMED = """
     isPartitionMarkedForEvent list_privileges map_schema_version_to_serde markPartitionForEvent mark_cleaned
     mark_compacted mark_failed mark_refused refresh_privileges remove_compaction_metrics_data
     rename_partition rename_partition_req repl_tbl_writeid_state revoke_privileges seed_write_id
-    set_aggr_stats_for set_schema_version_state show_compact show_locks submit_for_cleanup
+    set_aggr_stats_for set_schema_version_state show_compact submit_for_cleanup
     translate_table_dryrun truncate_table truncate_table_req update_compaction_metrics_data
     update_compactor_state update_partition_column_statistics update_partition_column_statistics_req
     update_table_column_statistics update_table_column_statistics_req
@@ -90,7 +94,7 @@ _TRANSACTION = """
     heartbeat_txn_range open_txns update_transaction_statistics
 """
 _PRIMARY = """
-    abort_Compactions add_master_key add_replication_metrics add_runtime_stats add_serde add_token
+    add_master_key add_replication_metrics add_runtime_stats add_serde add_token
     aliveSince alter_catalog alter_dataconnector_req alter_resource_plan alter_wm_pool alter_wm_trigger
     cancel_delegation_token clear_file_metadata cm_recycle create_catalog create_dataconnector_req
     create_or_drop_wm_trigger_to_pool_mapping create_or_update_wm_mapping create_resource_plan create_role
@@ -118,7 +122,9 @@ ROUTES: dict[str, Route] = {
     **dict.fromkeys(_TRANSACTION.split(), Route.TRANSACTION),
     **dict.fromkeys(("check_lock", "heartbeat", "unlock"), Route.LOCK_ID),
     "get_config_value": Route.SETTING,
+    "abort_Compactions": Route.UNKNOWN,
     "lock": Route.LOCK,
+    "show_locks": Route.LOCKS,
     "get_valid_write_ids": Route.WRITE_IDS,
     "add_write_ids_to_min_history": Route.MIN_HISTORY,
     **dict.fromkeys(("get_table_objects_by_name", "get_table_objects_by_name_req"), Route.TABLES),

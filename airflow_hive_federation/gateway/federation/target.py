@@ -45,12 +45,14 @@ class Federation:
             Route.SETTING: self._setting,
             Route.TRANSACTION: metastores.members[metastores.transactions_of].relay,
             Route.LOCK: lambda call, emit: transaction_calls.lock(metastores, call, emit),
+            Route.LOCKS: lambda call, emit: transaction_calls.show_locks(metastores, call, emit),
             Route.LOCK_ID: lambda call, emit: transaction_calls.by_lock_id(metastores, call, emit),
             Route.WRITE_IDS: lambda call, emit: transaction_calls.write_ids(metastores, call, emit),
             Route.MIN_HISTORY: lambda call, emit: transaction_calls.min_history(metastores, call, emit),
             Route.ALL: lambda call, emit: lists.of_all(metastores, call, emit),
             Route.LISTING: lambda call, emit: lists.of_database(metastores, call, emit),
             Route.TABLES: lambda call, emit: lists.tables(metastores, call, emit),
+            Route.UNKNOWN: self._of_unknown,
         }
 
     @property
@@ -114,6 +116,15 @@ class Federation:
             listeners = [name for name in value.split(",") if LISTENER not in name]
             answer = answer_of(call.method, read_head(call.message).sequence_id, ",".join(listeners))
         emit(answer)
+
+    def _of_unknown(self, call: Call, _emit: Emit) -> None:
+        """Refuse a call by ids, which several metastores give independently of each other."""
+        raise refused(
+            Status.DENIED,
+            f"{call.method}: the ids of the call do not show which of the metastores "
+            f"{', '.join(self.metastores.members)} has given them.",
+            remedy="Make the call at the metastore itself, or through a gateway that has no other one.",
+        )
 
     def _of_transaction(self, method: str, resolved: Resolved) -> str:
         foreign = [

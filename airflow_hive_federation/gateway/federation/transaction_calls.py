@@ -43,6 +43,37 @@ def lock(metastores: Metastores, call: Call, emit: Emit) -> None:
     emit(_marked(metastores, call, owner, answer))
 
 
+def show_locks(metastores: Metastores, call: Call, emit: Emit) -> None:
+    """List the locks of a metastore, with the lock ids that clients get.
+
+    Clients abort the transactions that they find in such lists. So ids of transactions are left out, unless
+    they belong to the metastore of the clients' transactions.
+
+    :raises GatewayError: the call names a transaction, and an object of another metastore.
+    """
+    resolved, links = metastores.resolve(call)
+    owner = metastores.one_owner(call.method, resolved)
+    if arguments(call.method, call.message).rqst.txnid and owner != metastores.transactions_of:
+        if resolved:
+            named = [((reference.database, reference.table), place) for reference, place in resolved]
+            raise another_owner(call.method, metastores.transactions_of, named)
+        owner = metastores.transactions_of
+    if owner == metastores.transactions_of:
+        metastores.send(call, owner, resolved, links, emit)
+        return
+    parts: list[bytes] = []
+    metastores.send(call, owner, resolved, links, parts.append)
+    answer = b"".join(parts)
+    if (success := result(call.method, answer)) is not None:
+        for shown in success.locks or []:
+            shown.lockid = metastores.lock_ids.mark(owner, shown.lockid)
+            if shown.blockedByExtId:
+                shown.blockedByExtId = metastores.lock_ids.mark(owner, shown.blockedByExtId)
+            shown.txnid = None
+        answer = answer_of(call.method, read_head(call.message).sequence_id, success)
+    emit(answer)
+
+
 def by_lock_id(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Send a call about a lock to the metastore that gave the lock.
 

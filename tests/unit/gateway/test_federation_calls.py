@@ -18,8 +18,11 @@ from airflow_hive_federation.gateway.federation.transactions import LockIds
 from airflow_hive_federation.gateway.federation.views import defines_view
 from airflow_hive_federation.gateway.handler import Call, Caller, Cancellation, Deadline
 from airflow_hive_federation.gateway.messages import Emit
+from airflow_hive_federation.gateway.thrift_front import ThriftFront
+from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
 from airflow_hive_federation.gateway.upstream import Upstream
-from airflow_hive_federation.metastore import MetastoreSettings
+from airflow_hive_federation.ingest.position import take_over
+from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
 from tests.support.federated import Federated, Store, lock, table_request
@@ -42,6 +45,7 @@ class Rich(Store):
             self.asked.append((method, args))
             raise self.fails_with
         answers: dict[str, Any] = {
+            "show_locks": lambda: types.ShowLocksResponse(locks=[shown(args.rqst)]),
             "get_all_functions": lambda: types.GetAllFunctionsResponse(
                 functions=[types.Function(dbName=name, functionName="f") for name in self.databases]
             ),
@@ -61,6 +65,22 @@ class Rich(Store):
             return super().__call__(method, args)
         self.asked.append((method, args))
         return answers[method]()
+
+
+def shown(request: types.ShowLocksRequest) -> types.ShowLocksResponseElement:
+    return types.ShowLocksResponseElement(
+        lockid=7,
+        dbname=request.dbname or "sales",
+        tablename=request.tablename or "t",
+        state=types.LockState.WAITING,
+        type=types.LockType.SHARED_WRITE,
+        txnid=42,
+        lastheartbeat=0,
+        user="u",
+        hostname="h",
+        blockedByExtId=6,
+        lockIdInternal=1,
+    )
 
 
 class Both(Federated):
@@ -173,6 +193,61 @@ def test_a_lock_of_a_remote_is_its_owners_to_the_end(both: Both) -> None:
     both.ask("unlock", rqst=types.UnlockRequest(lockid=7))
     both.ask("heartbeat", ids=types.HeartbeatRequest(txnid=5))
     assert asked(both.near) == ["lock", "unlock", "heartbeat"]
+
+
+def test_shown_locks_have_the_ids_that_their_holders_got(both: Both) -> None:
+    granted = both.ask("lock", rqst=reading("far_sales"))["success"].lockid
+    request = types.ShowLocksRequest(dbname="far_sales", tablename="t")
+    (lock_of_far,) = both.ask("show_locks", rqst=request)["success"].locks
+    assert (lock_of_far.lockid, lock_of_far.dbname, lock_of_far.tablename) == (granted, "far_sales", "t")
+    assert (lock_of_far.lockIdInternal, lock_of_far.state) == (1, types.LockState.WAITING)
+    # A transaction 42 of the metastore main, whose transactions clients get, is another one.
+    assert lock_of_far.txnid is None
+    both.ask("unlock", rqst=types.UnlockRequest(lockid=lock_of_far.blockedByExtId))
+    both.ask("unlock", rqst=types.UnlockRequest(lockid=lock_of_far.lockid))
+    assert asked(both.far) == ["lock", "show_locks", "unlock", "unlock"]
+    assert [args.rqst.lockid for _, args in both.far.asked[2:]] == [6, 7]
+    assert both.near.asked == []
+    (lock_of_main,) = both.ask("show_locks", rqst=types.ShowLocksRequest(dbname="sales"))["success"].locks
+    assert (lock_of_main.lockid, lock_of_main.txnid, lock_of_main.blockedByExtId) == (7, 42, 6)
+
+
+def test_a_stream_at_a_remote_takes_over_no_transaction_of_the_primary(peer: Peers, stack: ExitStack) -> None:
+    both = Both(peer, stack)
+    front = ThriftFront(both.gateway, ThriftSettings(port=0)).start()
+    stack.callback(front.stop, 0)
+    with MetastoreClient(MetastoreSettings(uris=(front.uri,))) as client:
+        assert take_over(client, "far_sales", "t", "_meta.position") == []
+        assert asked(both.near) == []
+        assert take_over(client, "sales", "t", "_meta.position") == [42]
+    assert (asked(both.far), asked(both.near)) == (["show_locks"], ["show_locks", "abort_txns"])
+
+
+def test_locks_beside_the_metastore_of_the_transactions_are_marked(peer: Peers, stack: ExitStack) -> None:
+    both = Both(peer, stack, transactions_of="far")
+    for request in (types.ShowLocksRequest(dbname="sales"), types.ShowLocksRequest()):
+        (lock_of_main,) = both.ask("show_locks", rqst=request)["success"].locks
+        assert lock_of_main.txnid is None
+        both.ask("unlock", rqst=types.UnlockRequest(lockid=lock_of_main.lockid))
+        assert both.near.asked[-1][1].rqst.lockid == 7
+    assert both.far.asked == []
+    (lock_of_far,) = both.ask("show_locks", rqst=types.ShowLocksRequest(dbname="far_sales"))["success"].locks
+    assert (lock_of_far.lockid, lock_of_far.dbname, lock_of_far.txnid) == (7, "far_sales", 42)
+
+
+def test_locks_of_a_transaction_are_those_of_its_metastore(peer: Peers, stack: ExitStack) -> None:
+    both = Both(peer, stack, transactions_of="far")
+    (lock_of_far,) = both.ask("show_locks", rqst=types.ShowLocksRequest(txnid=42))["success"].locks
+    assert (lock_of_far.lockid, lock_of_far.dbname, lock_of_far.txnid) == (7, "far_sales", 42)
+    text = str(both.ask("show_locks", rqst=types.ShowLocksRequest(dbname="sales", txnid=42)))
+    assert "sales belongs to main" in text
+    assert both.near.asked == []
+
+
+def test_compactions_are_not_aborted_by_ids_of_several_metastores(both: Both) -> None:
+    answer = both.ask("abort_Compactions", rqst=types.AbortCompactionRequest(compactionIds=[7]))
+    assert "do not show which of the metastores main, far has given them" in str(answer)
+    assert both.far.asked == both.near.asked == []
 
 
 def test_a_lock_for_writing_at_a_remote_needs_its_permission(peer: Peers, stack: ExitStack) -> None:

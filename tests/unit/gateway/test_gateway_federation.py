@@ -28,7 +28,7 @@ from tests.support.gateways import Peers, call_bytes, outcome
 from tests.support.metastore_peers import Thrift
 
 BY_NAME = {
-    *(Route.NAMED, Route.DEFINES_DATABASE, Route.IN_TRANSACTION, Route.LOCK),
+    *(Route.NAMED, Route.DEFINES_DATABASE, Route.IN_TRANSACTION, Route.LOCK, Route.LOCKS),
     *(Route.WRITE_IDS, Route.MIN_HISTORY, Route.TABLES, Route.LISTING),
 }
 Ask = Callable[..., dict[str, Any]]
