@@ -19,9 +19,9 @@ from airflow_hive_federation.gateway.federation.owners import (
     Owners,
     RemoteNames,
 )
-from airflow_hive_federation.gateway.federation.renaming import Resolved, to_client, to_owner
+from airflow_hive_federation.gateway.federation.renaming import Resolved, request_of, to_client, to_owner
 from airflow_hive_federation.gateway.federation.routes import HARMLESS
-from airflow_hive_federation.gateway.federation.transactions import LockIds
+from airflow_hive_federation.gateway.federation.transactions import LockIds, changes_data
 from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit
 from airflow_hive_federation.gateway.methods import ACCESS, Access
@@ -159,12 +159,15 @@ class Metastores:
         ]
         return Naming(self.owners, owner, used, links)
 
-    def check_writable(self, method: str, owner: str) -> None:
+    def check_writable(self, call: Call, owner: str) -> None:
         """Refuse a call that writes to a remote which the gateway may only read.
 
         :raises GatewayError: the call writes, and the remote is not writable.
         """
-        if ACCESS[method] is Access.READ or method in HARMLESS or self.members[owner].writable:
+        method = call.method
+        if ACCESS[method] is Access.READ or self.members[owner].writable:
+            return
+        if method in HARMLESS and not (method == "commit_txn" and changes_data(request_of(call))):
             return
         raise refused(
             Status.DENIED,

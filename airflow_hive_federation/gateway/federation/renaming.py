@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 from airflow_hive_federation.gateway.federation.owners import Naming, OwnedName
 from airflow_hive_federation.gateway.federation.views import rename_views
+from airflow_hive_federation.gateway.handler import Call
 from airflow_hive_federation.gateway.messages import CALL, REPLY, head_bytes, read_fields, read_head
 from airflow_hive_federation.gateway.names import Reference, references, replaced
 from airflow_hive_federation.metastore.connection import message_types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import encode
 from airflow_hive_federation.metastore.struct import Fault, Struct
 from airflow_hive_federation.metastore.wire import from_bytes
@@ -55,6 +57,17 @@ def arguments(method: str, message: bytes) -> Any:
     :raises WireFormatError: the bytes are no arguments of this method.
     """
     return from_bytes(message_types(method)[0], message[read_head(message).body :])
+
+
+def request_of(call: Call) -> Any:
+    """Read the request of a call whose method takes nothing but one struct.
+
+    :raises MalformedMessage: the call has no request.
+    :raises WireFormatError: the bytes are no arguments of this method.
+    """
+    for request in arguments(call.method, call.message).set_fields().values():
+        return request
+    raise MalformedMessage("it has no request")
 
 
 def call_of(method: str, sequence_id: int, values: Struct) -> bytes:

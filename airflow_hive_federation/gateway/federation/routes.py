@@ -18,7 +18,7 @@ class Route(StrEnum):
     DEFINES_DATABASE = "defines_database"
     #: As ``NAMED``, and only if the call's transaction also belongs to the owner.
     IN_TRANSACTION = "in_transaction"
-    #: The metastore whose transactions the gateway's clients get.
+    #: The metastore whose transactions the gateway's clients get; only readers' calls if it is read-only.
     TRANSACTION = "transaction"
     #: The metastore that gave the lock; the lock's id shows which one.
     LOCK_ID = "lock_id"
@@ -140,5 +140,5 @@ ROUTES: dict[str, Route] = {
 }
 #: Methods that drop a table; the gateway refuses them for a single table of another metastore.
 DROPS_TABLE = frozenset({"drop_table", "drop_table_req", "drop_table_with_environment_context"})
-#: Calls of the class "write" that readers make, too: without a write id, a commit changes no data.
-HARMLESS = frozenset({"commit_txn"})
+#: Calls of the class "write" that readers make, too. A commit may also change data beside its transaction.
+HARMLESS = frozenset({"abort_txn", "abort_txns", "commit_txn", "heartbeat_txn_range", "open_txns"})

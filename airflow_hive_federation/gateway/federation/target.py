@@ -43,7 +43,7 @@ class Federation:
             Route.IN_TRANSACTION: self._named,
             Route.PRIMARY: metastores.members[metastores.primary].relay,
             Route.SETTING: self._setting,
-            Route.TRANSACTION: metastores.members[metastores.transactions_of].relay,
+            Route.TRANSACTION: self._transaction,
             Route.LOCK: lambda call, emit: transaction_calls.lock(metastores, call, emit),
             Route.LOCKS: lambda call, emit: transaction_calls.show_locks(metastores, call, emit),
             Route.LOCK_ID: lambda call, emit: transaction_calls.by_lock_id(metastores, call, emit),
@@ -99,10 +99,16 @@ class Federation:
         else:
             owner = self.metastores.one_owner(call.method, resolved)
         if owner != self.metastores.primary:
-            self.metastores.check_writable(call.method, owner)
+            self.metastores.check_writable(call, owner)
             check_objects(call.method, call.message, call.named, is_filtered=False)
             self._check_definition(call, resolved)
         self.metastores.send(call, owner, resolved, links, emit)
+
+    def _transaction(self, call: Call, emit: Emit) -> None:
+        owner = self.metastores.transactions_of
+        if owner != self.metastores.primary:
+            self.metastores.check_writable(call, owner)
+        self.metastores.members[owner].relay(call, emit)
 
     def _setting(self, call: Call, emit: Emit) -> None:
         """Answer with a setting of the primary metastore, without its listener of notification events.

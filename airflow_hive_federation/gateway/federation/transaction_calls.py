@@ -32,7 +32,7 @@ def lock(metastores: Metastores, call: Call, emit: Emit) -> None:
     places = _places(metastores, call, [(part.dbname, part.tablename) for part in request.component])
     owner, components = locked(request, places, metastores.transactions_of)
     if owner != metastores.primary and writes(request):
-        metastores.check_writable(call.method, owner)
+        metastores.check_writable(call, owner)
     forwarded = copy.copy(request)
     forwarded.component = [_renamed(component, place) for component, place in components] or [_nothing()]
     member = metastores.members[owner]

@@ -108,6 +108,14 @@ def writes(request: Any) -> bool:
     return not all(map(_only_reads, request.component))
 
 
+def changes_data(request: types.CommitTxnRequest) -> bool:
+    """Return whether a commit changes more than its transaction, whose changes earlier calls have made.
+
+    A commit may set a parameter of any table, note a database's last replicated event, and write events.
+    """
+    return bool(request.keyValue is not None or request.replLastIdInfo is not None or request.writeEventInfos)
+
+
 def another_owner(
     method: str, transactions_of: str, named: Sequence[tuple[LocalName, OwnedName]]
 ) -> GatewayError:

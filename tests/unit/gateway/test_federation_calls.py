@@ -325,6 +325,49 @@ def test_a_reader_may_commit_at_a_remote_that_it_may_not_write(peer: Peers, stac
     assert "sales.t belongs to main" in str(both.ask("allocate_table_write_ids", rqst=request))
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"keyValue": types.CommitTxnKeyValue(tableId=3, key="_metaposition", value="9")},
+        {"replLastIdInfo": types.ReplLastIdInfo(database="sales", lastReplId=99)},
+        {"writeEventInfos": [types.WriteEventInfo(writeId=1, database="sales", table="t", files="f")]},
+    ],
+    ids=["a parameter of a table", "a database's last event", "events"],
+)
+def test_a_commit_that_changes_more_than_its_transaction_writes(
+    peer: Peers, stack: ExitStack, fields: dict[str, Any]
+) -> None:
+    names = RemoteNames(databases={"sales": "sales"})
+    reads = Both(peer, stack, transactions_of="far", names=names)
+    text = str(reads.ask("commit_txn", rqst=types.CommitTxnRequest(txnid=5, **fields)))
+    assert "metastore far can only be read" in text
+    assert reads.far.asked == reads.near.asked == []
+    writes = Both(peer, stack, transactions_of="far", names=names, writable=True)
+    writes.ask("commit_txn", rqst=types.CommitTxnRequest(txnid=5, **fields))
+    assert (asked(writes.far), asked(writes.near)) == (["commit_txn"], [])
+
+
+def test_only_readers_calls_about_transactions_reach_a_remote_that_may_not_be_written(
+    peer: Peers, stack: ExitStack
+) -> None:
+    both = Both(peer, stack, transactions_of="far")
+    statistics = types.UpdateTransactionalStatsRequest(
+        tableId=3, insertCount=1, updatedCount=0, deletedCount=0
+    )
+    text = str(both.ask("update_transaction_statistics", req=statistics))
+    assert "metastore far can only be read" in text
+    assert both.far.asked == []
+    both.ask("open_txns", rqst=types.OpenTxnRequest(num_txns=1, user="u", hostname="h"))
+    both.ask("heartbeat_txn_range", txns=types.HeartbeatTxnRangeRequest(min=5, max=5))
+    both.ask("abort_txn", rqst=types.AbortTxnRequest(txnid=5))
+    both.ask("abort_txns", rqst=types.AbortTxnsRequest(txn_ids=[5]))
+    both.ask("get_open_txns")
+    assert asked(both.far) == ["open_txns", "heartbeat_txn_range", "abort_txn", "abort_txns", "get_open_txns"]
+    writes = Both(peer, stack, transactions_of="far", writable=True)
+    writes.ask("update_transaction_statistics", req=statistics)
+    assert asked(writes.far) == ["update_transaction_statistics"]
+
+
 # -- definitions ---------------------------------------------------------------------------------------------
 
 
