@@ -77,9 +77,10 @@ class Federated:
 
     def __init__(self, peer: Peers, stack: ExitStack, **options: Any) -> None:
         self.near, self.far = self.store("default", "sales"), self.store("default", "sales", "secret")
+        catalogs = options.pop("catalogs", ("hive", "hive"))
         made = [
-            Metastore(Upstream(name, MetastoreSettings(uris=(peer(Thrift(store)).uri,))))
-            for name, store in (("main", self.near), ("far", self.far))
+            Metastore(Upstream(name, MetastoreSettings(uris=(peer(Thrift(store)).uri,), catalog=catalog)))
+            for name, store, catalog in zip(("main", "far"), (self.near, self.far), catalogs, strict=True)
         ]
         remote = Remote(
             target=made[1],

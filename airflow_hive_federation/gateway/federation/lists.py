@@ -26,11 +26,9 @@ from airflow_hive_federation.gateway.federation.renaming import (
 )
 from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit, read_head
-from airflow_hive_federation.gateway.names import catalog_of, identifier, references
+from airflow_hive_federation.gateway.names import identifier, references
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
-
-_CATALOGS = frozenset({None, "", "hive"})
 
 
 def of_all(metastores: Metastores, call: Call, emit: Emit) -> None:
@@ -40,12 +38,8 @@ def of_all(metastores: Metastores, call: Call, emit: Emit) -> None:
         the primary.
     """
     values = arguments(call.method, call.message)
-    request = getattr(values, "request", None)
-    pattern = getattr(values, "pattern", getattr(values, "db_patterns", None)) or ""
-    catalog = catalog_of(pattern) if request is None else request.catalogName
     parts: list[tuple[str, Part]] = []
-    # Only the primary metastore has other catalogs.
-    if catalog in _CATALOGS:
+    if not metastores.is_of_another_catalog(call):
         for owner in metastores.named_owners():
             if (part := part_of_all(call.method, values, metastores.owners, owner)) is not None:
                 parts.append((owner, part))
@@ -59,7 +53,7 @@ def of_database(metastores: Metastores, call: Call, emit: Emit) -> None:
     """
     resolved, links = metastores.resolve(call)
     owner = metastores.one_owner(call.method, resolved)
-    if owner != metastores.primary or not resolved:
+    if owner != metastores.primary or not resolved or metastores.is_of_another_catalog(call):
         metastores.send(call, owner, resolved, links, emit)
         return
     values = arguments(call.method, call.message)
@@ -137,7 +131,7 @@ def _with_listed_names(metastores: Metastores, call: Call, links: tuple[Link, ..
     :raises GatewayError: the tables cannot be listed.
     """
     request = getattr(arguments(call.method, call.message), "req", None)
-    if request is None or request.tablesPattern is None:
+    if request is None or request.tablesPattern is None or metastores.is_of_another_catalog(call):
         return call
     database, owners = call.named[0].database, metastores.owners
     has_others = metastores.follows_links or any(name[0] == database for name in owners.single_tables())

@@ -12,8 +12,11 @@ from airflow_hive_federation.errors import (
     OutcomeUnknownError,
 )
 from airflow_hive_federation.gateway.dispatch import Metastore
+from airflow_hive_federation.gateway.federation.renaming import in_catalog
 from airflow_hive_federation.gateway.handler import Call, Status, status_of
-from airflow_hive_federation.gateway.messages import Emit
+from airflow_hive_federation.gateway.messages import REPLY, Emit, read_head
+from airflow_hive_federation.gateway.names import identifier
+from airflow_hive_federation.metastore.connection import message_types
 
 #: Statuses that do not show whether the metastore answers: a cancelled call, all connections in use, or a
 #: call that the gateway does not send.
@@ -27,16 +30,28 @@ class Member:
     :param target: sends calls to the metastore.
     :param timeout_s: seconds that the metastore has for a whole answer; ``None`` takes the caller's deadline.
     :param writable: clients may write to the metastore through the gateway.
+    :param clients_catalog: Hive catalog of the clients' names; calls have the metastore's own in its place,
+        and answers the clients'. ``None`` leaves catalogs as they are.
     """
 
     def __init__(
-        self, name: str, target: Metastore, *, timeout_s: float | None = None, writable: bool = False
+        self,
+        name: str,
+        target: Metastore,
+        *,
+        timeout_s: float | None = None,
+        writable: bool = False,
+        clients_catalog: str | None = None,
     ) -> None:
         self.name = name
         self.target = target
         self.timeout_s = timeout_s
         self.writable = writable
         self._breaker = CircuitBreaker(name)
+        self._catalogs: tuple[str, str] | None = None
+        if clients_catalog is not None:
+            outside, inside = identifier(clients_catalog), identifier(target.upstream.settings.catalog)
+            self._catalogs = None if outside == inside else (outside, inside)
 
     def relay(self, call: Call, emit: Emit, timeout_s: float | None = None) -> None:
         """Send a call to the metastore, and pass its answer to ``emit``.
@@ -46,6 +61,19 @@ class Member:
             breaker is open after recent failures.
         :raises HiveFederationError: as :meth:`..dispatch.Target.relay`.
         """
+        if self._catalogs is None:
+            self._relay(call, emit, timeout_s)
+            return
+        outside, inside = self._catalogs
+        arguments, result, _ = message_types(call.method)
+        message = in_catalog(call.message, arguments, outside, inside)
+        parts: list[bytes] = []
+        self._relay(replace(call, message=message), parts.append, timeout_s)
+        answer = b"".join(parts)
+        is_reply = read_head(answer).kind == REPLY
+        emit(in_catalog(answer, result, inside, outside) if is_reply else answer)
+
+    def _relay(self, call: Call, emit: Emit, timeout_s: float | None) -> None:
         if self.timeout_s is None:
             self.target.relay(call, emit)
             return

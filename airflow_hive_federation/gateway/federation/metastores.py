@@ -23,8 +23,10 @@ from airflow_hive_federation.gateway.federation.renaming import Resolved, reques
 from airflow_hive_federation.gateway.federation.routes import HARMLESS
 from airflow_hive_federation.gateway.federation.transactions import LockIds, changes_data
 from airflow_hive_federation.gateway.handler import Call, Status, refused
-from airflow_hive_federation.gateway.messages import Emit
+from airflow_hive_federation.gateway.messages import Emit, read_head
 from airflow_hive_federation.gateway.methods import ACCESS, Access
+from airflow_hive_federation.gateway.names import catalogs
+from airflow_hive_federation.metastore.connection import message_types
 
 
 class OnMissing(StrEnum):
@@ -78,7 +80,13 @@ class Metastores:
         self.members = {
             self.primary: Member(self.primary, primary, writable=True),
             **{
-                name: Member(name, remote.target, timeout_s=remote.timeout_s, writable=remote.writable)
+                name: Member(
+                    name,
+                    remote.target,
+                    timeout_s=remote.timeout_s,
+                    writable=remote.writable,
+                    clients_catalog=primary.upstream.settings.catalog,
+                )
                 for name, remote in remotes.items()
             },
         }
@@ -104,20 +112,42 @@ class Metastores:
         """True if remotes that the primary metastore records are resolved to other metastores."""
         return self._links is not None
 
+    def is_of_another_catalog(self, call: Call) -> bool:
+        """Return whether a call names a catalog that only the primary metastore can have.
+
+        Local names of databases and tables belong to the primary's own catalog.
+        """
+        serves = self.members[self.primary].target.serves_catalog
+        names = catalogs(call.message, read_head(call.message).body, message_types(call.method)[0])
+        return not all(serves(name.name) for name in names)
+
     def resolve(self, call: Call) -> tuple[Resolved, tuple[Link, ...]]:
-        """Return the place of each name in a call, and the recorded links among the names."""
+        """Return the place of each name in a call, and the recorded links among the names.
+
+        :raises GatewayError: as :meth:`links`.
+        """
         named = [reference for reference in call.named if reference.database]
-        links = self.links(call, [(reference.database, reference.table) for reference in named])
-        return [
-            (reference, self.owners.place(reference.database, reference.table, links)) for reference in named
-        ], links
+        names = [(reference.database, reference.table) for reference in named]
+        has_others = any(self.owners.place(*name).owner != self.primary for name in names)
+        # Most calls name no remote, and long ones are not read again.
+        if (has_others or self.follows_links) and self.is_of_another_catalog(call):
+            places = [OwnedName(self.primary, *name) for name in names]
+            return list(zip(named, places, strict=True)), ()
+        links = self._links_among(call, names)
+        places = [self.owners.place(*name, links) for name in names]
+        return list(zip(named, places, strict=True)), links
 
     def links(self, call: Call, names: Sequence[LocalName]) -> tuple[Link, ...]:
-        """Return the links that the primary metastore records under the given names.
+        """Return the links that the primary metastore records under the given names, in its own catalog.
 
-        :raises GatewayError: a link cannot be read, or leads to an object that the caller may not use by its
-            own name.
+        :raises GatewayError: a link cannot be looked up or read, or leads to an object that the caller may
+            not use by its own name.
         """
+        if not self.follows_links or self.is_of_another_catalog(call):
+            return ()
+        return self._links_among(call, names)
+
+    def _links_among(self, call: Call, names: Sequence[LocalName]) -> tuple[Link, ...]:
         if self._links is None:
             return ()
         unknown = [name for name in names if not self.owners.is_configured(*name)]

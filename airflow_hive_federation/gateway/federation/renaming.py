@@ -9,7 +9,14 @@ from airflow_hive_federation.gateway.federation.owners import Naming, OwnedName
 from airflow_hive_federation.gateway.federation.views import rename_views
 from airflow_hive_federation.gateway.handler import Call
 from airflow_hive_federation.gateway.messages import CALL, REPLY, head_bytes, read_fields, read_head
-from airflow_hive_federation.gateway.names import Reference, references, replaced
+from airflow_hive_federation.gateway.names import (
+    Reference,
+    catalogs,
+    identifier,
+    references,
+    replaced,
+    with_catalogs,
+)
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 from airflow_hive_federation.metastore.protocol import encode
@@ -49,6 +56,16 @@ def to_client(method: str, answer: bytes, naming: Naming) -> bytes:
     return replaced(
         answer, [(reference, *naming.local(reference.database, reference.table)) for reference in mentions]
     )
+
+
+def in_catalog(message: bytes, kind: type[Struct], former: str, later: str) -> bytes:
+    """Return a call or an answer with another name of a catalog.
+
+    :param kind: the arguments of the method, or its result.
+    :raises MalformedMessage: the message has no such struct.
+    """
+    names = catalogs(message, read_head(message).body, kind)
+    return with_catalogs(message, [(name, later) for name in names if identifier(name.name) == former])
 
 
 def arguments(method: str, message: bytes) -> Any:

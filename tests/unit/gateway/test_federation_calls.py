@@ -25,6 +25,7 @@ from airflow_hive_federation.ingest.position import take_over
 from airflow_hive_federation.metastore import MetastoreClient, MetastoreSettings
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.protocol import ApplicationFault
 from tests.support.federated import Federated, Store, lock, table_request
 from tests.support.gateways import Peers, call_bytes, until
 
@@ -165,6 +166,90 @@ def test_names_of_several_local_databases_are_nobodys() -> None:
     assert naming.local("x", None) == ("far::x", None)
     assert naming.local("y", None) == ("third", None)
     assert naming.local("", None) == ("", None)
+
+
+# -- catalogs ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "names",
+    [RemoteNames(tables={"ours.rates": "finance.fx_rates"}), RemoteNames(databases={"ours": "finance"})],
+    ids=["a table", "a database"],
+)
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("get_table_req", {"req": types.GetTableRequest(catName="spark", dbName="ours", tblName="rates")}),
+        ("get_table_objects_by_name", {"dbname": "@spark#ours", "tbl_names": ["rates", "t"]}),
+        (
+            "get_table_objects_by_name_req",
+            {"req": types.GetTablesRequest(catName="spark", dbName="ours", tblNames=["rates", "t"])},
+        ),
+        (
+            "get_table_objects_by_name_req",
+            {"req": types.GetTablesRequest(catName="spark", dbName="ours", tablesPattern="r*")},
+        ),
+        ("get_all_tables", {"db_name": "@spark#ours"}),
+        ("drop_table", {"dbname": "@spark#ours", "name": "rates"}),
+        ("get_database_req", {"request": types.GetDatabaseRequest(catalogName="spark", name="ours")}),
+    ],
+    ids=["a table", "tables", "tables by a request", "tables by a pattern", "a list", "a drop", "a database"],
+)
+def test_a_call_about_another_catalog_is_the_primarys_as_it_is(
+    peer: Peers, stack: ExitStack, names: RemoteNames, method: str, arguments: dict[str, Any]
+) -> None:
+    both = Both(peer, stack, names=names)
+    both.near.fails_with = ApplicationFault(message="seen", type=6)
+    assert both.ask(method, **arguments)["message"] == "seen"
+    assert [(name, args.set_fields()) for name, args in both.near.asked] == [(method, arguments)]
+    assert both.far.asked == []
+
+
+class Lake(Rich):
+    """A metastore whose objects are in the catalog ``lake``."""
+
+    def table(self, request: Any) -> types.Table:
+        return types.Table(catName="lake", dbName=request.dbName, tableName=request.tblName)
+
+
+class Catalogs(Both):
+    """A gateway whose primary metastore has the catalog ``spark``, and the other one ``lake``."""
+
+    store = Lake
+
+    def __init__(self, peer: Peers, stack: ExitStack) -> None:
+        super().__init__(peer, stack, catalogs=("spark", "lake"))
+
+
+def test_each_metastore_is_asked_for_its_own_catalog(peer: Peers, stack: ExitStack) -> None:
+    both = Catalogs(peer, stack)
+    request = types.GetTableRequest(catName="Spark", dbName="far_sales", tblName="t")
+    table = both.ask("get_table_req", req=request)["success"].table
+    assert (table.catName, table.dbName) == ("spark", "far_sales")
+    assert (both.far.asked[-1][1].req.catName, both.far.asked[-1][1].req.dbName) == ("lake", "sales")
+    both.ask("get_all_tables", db_name="@spark#far_sales")
+    assert both.far.asked[-1][1].db_name == "@lake#sales"
+    assert both.near.asked == []
+    listing = types.GetDatabaseObjectsRequest(catalogName="spark")
+    assert len(both.ask("get_databases_req", request=listing)["success"].databases) == 4
+    assert both.far.asked[-1][1].request.catalogName == "lake"
+    assert both.near.asked[-1][1].request.catalogName == "spark"
+    # A call without a catalog, and a fault, have nothing to rename.
+    assert both.ask("get_table_req", req=table_request("far_sales"))["success"].table.catName == "spark"
+    both.far.fails_with = ApplicationFault(message="broken there", type=6)
+    assert both.ask("get_all_tables", db_name="@spark#far_sales")["message"] == "broken there"
+
+
+def test_the_catalog_hive_may_be_another_one(peer: Peers, stack: ExitStack) -> None:
+    both = Catalogs(peer, stack)
+    both.ask("get_databases", pattern="@hive#*")
+    both.ask("get_table_req", req=types.GetTableRequest(catName="hive", dbName="far_sales", tblName="t"))
+    assert both.far.asked == []
+    assert both.near.asked[-1][1].req == types.GetTableRequest(
+        catName="hive", dbName="far_sales", tblName="t"
+    )
+    both.ask("get_databases", pattern="@spark#*")
+    assert asked(both.far) == ["get_all_databases"]
 
 
 # -- transactions, locks, write ids --------------------------------------------------------------------------

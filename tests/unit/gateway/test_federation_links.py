@@ -326,6 +326,19 @@ def test_a_replica_is_not_asked_for_links(peer: Peers, stack: ExitStack) -> None
     assert [method for method, _ in replica.asked] == ["get_table_req"]
 
 
+def test_a_database_of_another_catalog_is_no_link(linked: Linked) -> None:
+    """Links are looked up in the metastore's own catalog."""
+    linked.record("linked", "sales", {"hive.metastore.uris": linked.far_uri})
+    request = types.GetTableRequest(catName="spark", dbName="linked", tblName="t")
+    linked.ask("get_table_req", req=request)
+    assert [args.req for _, args in linked.near.asked] == [request]
+    component = types.LockComponent(dbname="@spark#linked", tablename="t")
+    linked.ask("lock", rqst=types.LockRequest(component=[component], user="u", hostname="h"))
+    assert [method for method, _ in linked.near.asked] == ["get_table_req", "lock"]
+    assert linked.far.asked == []
+    assert linked.owner_of("linked") == "far sales.t"
+
+
 def test_the_files_own_names_need_no_lookup(peer: Peers, stack: ExitStack) -> None:
     linked = Linked(peer, stack, RemoteNames(databases={"linked": "hr"}))
     linked.record("linked", "sales", {"hive.metastore.uris": linked.far_uri})
