@@ -23,7 +23,7 @@ _DATABASES_WORDS = """
 _DATABASES = frozenset(_DATABASES_WORDS.split())
 _TABLES_WORDS = """
     dest_table_name fktable_name foreign_tbl_name parent_tbl_name pktable_name source_table_name
-    table table_name tableName tablename tableNames tbl_name tbl_names tblName tblname tblNames
+    table table_name tableName tablename tableNames tbl_name tbl_names tbName tblName tblname tblNames
 """
 _TABLES = frozenset(_TABLES_WORDS.split())
 #: Fields with ``database.table`` as one text; a list of valid write ids has a colon and more behind it.

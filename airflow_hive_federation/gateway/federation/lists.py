@@ -20,6 +20,7 @@ from airflow_hive_federation.gateway.federation.renaming import (
     answer_of,
     arguments,
     call_of,
+    check_request,
     fault_text,
     result,
     to_client,
@@ -36,8 +37,11 @@ def of_all(metastores: Metastores, call: Call, emit: Emit) -> None:
 
     :raises GatewayError: a metastore's part is missing, and ``on_missing`` is ``fail``, or that metastore is
         the primary.
+    :raises MalformedMessage: the call has no request, and its method needs one.
     """
     values = arguments(call.method, call.message)
+    if call.method == "get_databases_req":
+        check_request(values)
     parts: list[tuple[str, Part]] = []
     if not metastores.is_of_another_catalog(call):
         for owner in metastores.named_owners():

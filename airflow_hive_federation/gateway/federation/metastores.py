@@ -19,7 +19,13 @@ from airflow_hive_federation.gateway.federation.owners import (
     Owners,
     RemoteNames,
 )
-from airflow_hive_federation.gateway.federation.renaming import Resolved, request_of, to_client, to_owner
+from airflow_hive_federation.gateway.federation.renaming import (
+    Resolved,
+    arguments,
+    check_request,
+    to_client,
+    to_owner,
+)
 from airflow_hive_federation.gateway.federation.routes import HARMLESS
 from airflow_hive_federation.gateway.federation.transactions import LockIds, changes_data
 from airflow_hive_federation.gateway.handler import Call, Status, refused
@@ -193,11 +199,18 @@ class Metastores:
         """Refuse a call that writes to a remote which the gateway may only read.
 
         :raises GatewayError: the call writes, and the remote is not writable.
+        :raises MalformedMessage: the call is a commit without a request.
         """
         method = call.method
         if ACCESS[method] is Access.READ or self.members[owner].writable:
             return
-        if method in HARMLESS and not (method == "commit_txn" and changes_data(request_of(call))):
+        if method == "commit_txn":
+            values = arguments(method, call.message)
+            check_request(values)
+            harmless = not changes_data(values.rqst)
+        else:
+            harmless = method in HARMLESS
+        if harmless:
             return
         raise refused(
             Status.DENIED,

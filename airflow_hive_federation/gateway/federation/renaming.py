@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 from airflow_hive_federation.gateway.federation.owners import Naming, OwnedName
 from airflow_hive_federation.gateway.federation.views import rename_views
-from airflow_hive_federation.gateway.handler import Call
 from airflow_hive_federation.gateway.messages import CALL, REPLY, head_bytes, read_fields, read_head
 from airflow_hive_federation.gateway.names import (
     Reference,
@@ -76,15 +75,14 @@ def arguments(method: str, message: bytes) -> Any:
     return from_bytes(message_types(method)[0], message[read_head(message).body :])
 
 
-def request_of(call: Call) -> Any:
-    """Read the request of a call whose method takes nothing but one struct.
+def check_request(values: Struct) -> None:
+    """Check that a call has its request, if the method takes nothing but one struct.
 
+    :param values: arguments of the method.
     :raises MalformedMessage: the call has no request.
-    :raises WireFormatError: the bytes are no arguments of this method.
     """
-    for request in arguments(call.method, call.message).set_fields().values():
-        return request
-    raise MalformedMessage("it has no request")
+    if not values.set_fields():
+        raise MalformedMessage("it has no request")
 
 
 def call_of(method: str, sequence_id: int, values: Struct) -> bytes:

@@ -140,5 +140,5 @@ ROUTES: dict[str, Route] = {
 }
 #: Methods that drop a table; the gateway refuses them for a single table of another metastore.
 DROPS_TABLE = frozenset({"drop_table", "drop_table_req", "drop_table_with_environment_context"})
-#: Calls of the class "write" that readers make, too. A commit may also change data beside its transaction.
-HARMLESS = frozenset({"abort_txn", "abort_txns", "commit_txn", "heartbeat_txn_range", "open_txns"})
+#: Calls of the class "write" that readers make, too; so are commits that change nothing else.
+HARMLESS = frozenset({"abort_txn", "abort_txns", "heartbeat_txn_range", "open_txns"})

@@ -12,6 +12,7 @@ from airflow_hive_federation.gateway.federation.renaming import (
     answer_of,
     arguments,
     call_of,
+    check_request,
     fault_text,
     result,
 )
@@ -20,15 +21,21 @@ from airflow_hive_federation.gateway.handler import Call, Status, refused
 from airflow_hive_federation.gateway.messages import Emit, read_head
 from airflow_hive_federation.metastore.connection import message_types
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.metastore.message_bounds import MalformedMessage
 
 
 def lock(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Request a lock from the owner of the transaction, or of the tables outside of transactions.
 
     :raises GatewayError: the lock would span several metastores.
+    :raises MalformedMessage: the call has no request, or a component has no database.
     """
-    request = arguments(call.method, call.message).rqst
+    values = arguments(call.method, call.message)
+    check_request(values)
+    request = values.rqst
     request.component = list(request.component or [])
+    if any(component.dbname is None for component in request.component):
+        raise MalformedMessage("a component of the lock has no database")
     places = _places(metastores, call, [(part.dbname, part.tablename) for part in request.component])
     owner, components = locked(request, places, metastores.transactions_of)
     if owner != metastores.primary and writes(request):
@@ -50,10 +57,13 @@ def show_locks(metastores: Metastores, call: Call, emit: Emit) -> None:
     they belong to the metastore of the clients' transactions.
 
     :raises GatewayError: the call names a transaction, and an object of another metastore.
+    :raises MalformedMessage: the call has no request.
     """
+    values = arguments(call.method, call.message)
+    check_request(values)
     resolved, links = metastores.resolve(call)
     owner = metastores.one_owner(call.method, resolved)
-    if arguments(call.method, call.message).rqst.txnid and owner != metastores.transactions_of:
+    if values.rqst.txnid and owner != metastores.transactions_of:
         if resolved:
             named = [((reference.database, reference.table), place) for reference, place in resolved]
             raise another_owner(call.method, metastores.transactions_of, named)
@@ -78,8 +88,10 @@ def by_lock_id(metastores: Metastores, call: Call, emit: Emit) -> None:
     """Send a call about a lock to the metastore that gave the lock.
 
     :raises GatewayError: none of the gateway's metastores gave the lock.
+    :raises MalformedMessage: the call has no request.
     """
     values = arguments(call.method, call.message)
+    check_request(values)
     (request,) = values.set_fields().values()
     owner, lock_id = metastores.lock_ids.read(request.lockid or 0)
     if owner == metastores.transactions_of:
@@ -96,8 +108,11 @@ def write_ids(metastores: Metastores, call: Call, emit: Emit) -> None:
 
     :raises GatewayError: the call carries a list of transactions of another metastore than a table's owner,
         or the part of one metastore is missing.
+    :raises MalformedMessage: the call has no request.
     """
-    request = arguments(call.method, call.message).rqst
+    values = arguments(call.method, call.message)
+    check_request(values)
+    request = values.rqst
     names = [_split(full_name) for full_name in request.fullTableNames or []]
     places = _places(metastores, call, names)
     owners = list(dict.fromkeys(place.owner for place in places)) or [metastores.transactions_of]

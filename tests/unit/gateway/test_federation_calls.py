@@ -46,6 +46,16 @@ class Rich(Store):
             self.asked.append((method, args))
             raise self.fails_with
         answers: dict[str, Any] = {
+            "show_compact": lambda: types.ShowCompactResponse(
+                compacts=[
+                    types.ShowCompactResponseElement(
+                        dbname=args.rqst.dbName,
+                        tablename=args.rqst.tbName,
+                        type=types.CompactionType.MAJOR,
+                        state="initiated",
+                    )
+                ]
+            ),
             "show_locks": lambda: types.ShowLocksResponse(locks=[shown(args.rqst)]),
             "get_all_functions": lambda: types.GetAllFunctionsResponse(
                 functions=[types.Function(dbName=name, functionName="f") for name in self.databases]
@@ -451,6 +461,36 @@ def test_only_readers_calls_about_transactions_reach_a_remote_that_may_not_be_wr
     writes = Both(peer, stack, transactions_of="far", writable=True)
     writes.ask("update_transaction_statistics", req=statistics)
     assert asked(writes.far) == ["update_transaction_statistics"]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        *("check_lock", "commit_txn", "get_databases_req", "get_valid_write_ids", "heartbeat", "lock"),
+        *("show_locks", "unlock"),
+    ],
+)
+def test_a_call_without_its_request_is_refused(peer: Peers, stack: ExitStack, method: str) -> None:
+    both = Both(peer, stack, transactions_of="far")
+    answer = both.ask(method)
+    assert answer["message"] == f"{method}: the call or its answer is malformed: it has no request"
+    assert both.far.asked == both.near.asked == []
+
+
+def test_a_lock_without_a_database_is_refused(both: Both) -> None:
+    answer = both.ask("lock", rqst=types.LockRequest(component=[types.LockComponent()]))
+    assert "malformed: a component of the lock has no database" in answer["message"]
+    assert both.far.asked == both.near.asked == []
+
+
+def test_compactions_of_a_single_table_are_its_owners(peer: Peers, stack: ExitStack) -> None:
+    both = Both(peer, stack, names=RemoteNames(tables={"ours.rates": "finance.fx_rates"}))
+    request = types.ShowCompactRequest(dbName="ours", tbName="rates")
+    (compaction,) = both.ask("show_compact", rqst=request)["success"].compacts
+    assert (compaction.dbname, compaction.tablename) == ("ours", "rates")
+    (received,) = [args.rqst for _, args in both.far.asked]
+    assert (received.dbName, received.tbName) == ("finance", "fx_rates")
+    assert both.near.asked == []
 
 
 # -- definitions ---------------------------------------------------------------------------------------------

@@ -183,7 +183,7 @@ TABLES_IN_ANSWERS: dict[str, tuple[Any, Any, Any]] = {
         types.ShowLocksResponse(locks=[locks("sales", "open_a"), locks("sales", None)]),
     ),
     "show_compact": (
-        types.ShowCompactRequest(dbName="sales", tbName="b"),
+        types.ShowCompactRequest(dbName="sales"),
         types.ShowCompactResponse(
             compacts=[compaction("sales", "open_a"), compaction("sales", "b"), compaction("secret", "t")]
         ),
@@ -231,6 +231,16 @@ def test_answers_name_no_hidden_tables(peer: Peers, gateway: Gateways, raw: Raws
         assert raw(gateway(peer(served).uri, rules=rules)).ask(method, **{field: asked}) == {"success": shown}
     # Who may see everything gets the answer as it is.
     assert raw(gateway(peer(served).uri)).ask(method, **{field: asked}) == {"success": given}
+
+
+def test_compactions_of_a_hidden_table_are_refused(peer: Peers, gateway: Gateways, raw: Raws) -> None:
+    served = Thrift(lambda *_: types.ShowCompactResponse(compacts=[]))
+    connection = raw(gateway(peer(served).uri, rules=Rules(exposure=Exposure(tables=("*.open_*",)))))
+    request = types.ShowCompactRequest(dbName="sales", tbName="b")
+    assert "may not read sales.b" in connection.ask("show_compact", rqst=request)["message"]
+    assert served.calls == []
+    request.tbName = "open_a"
+    assert "success" in connection.ask("show_compact", rqst=request)
 
 
 def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws, client: Clients) -> None:
