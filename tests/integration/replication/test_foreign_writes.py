@@ -223,12 +223,13 @@ def test_what_a_compaction_leaves_of_a_dropped_partition_is_ours(site: Site) -> 
     with connected(site.source) as client:
         add_partition(client, DATABASE, "one")
         commit_files(client, DATABASE, "acid")
+    dump = site.dump().dump
     with pytest.raises(CompactionRunningError, match=rf"{result}: its transaction {txn} is open"):
-        site.cycle()
+        site.load(dump)
     assert (place / result).exists()
     with connected(site.target) as client:
         client.commit_txn(txn)
-    site.cycle()
+    site.load(dump)
     assert [path.name for path in place.iterdir()] == ["delta_0000003_0000003_0000"]
     # The same of a table. The next one of its name has other write ids.
     with connected(site.source) as client:
@@ -257,11 +258,10 @@ def test_files_of_a_partition_that_the_target_does_not_have(site: Site) -> None:
     # No load has placed rows there, whatever the name of the directory.
     leave(replica(site, "acid") / "p=new" / "base_0000001_v0000001")
     named = r"_v0000001/bucket_00000 \(.*\), of a table or partition that the target does not have"
-    for _ in range(2):
-        there = contents(replica(site, "acid"))
-        with pytest.raises(TargetChangedError, match=named):
-            site.cycle()
-        assert contents(replica(site, "acid")) == there
+    there = contents(replica(site, "acid"))
+    with pytest.raises(TargetChangedError, match=named):
+        site.cycle()
+    assert contents(replica(site, "acid")) == there
     repair_plan = RepairPlan(tables=frozenset({"acid"}))
     with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
         dump = dump_next_increment(source_pool, target_pool, site.policy, repair_plan=repair_plan).dump
