@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -120,6 +121,8 @@ class IcebergCatalog(IcebergTableCatalog):
     def __init__(self, properties: dict[str, str]) -> None:
         super().__init__("")
         self._properties = properties
+        # pyiceberg's catalogs are not for several threads: that of Hive has one connection.
+        self._lock = threading.RLock()
 
     def get_database(self, name: str) -> types.Database:
         """Read a database; see :meth:`.roles.Reader.get_database`."""
@@ -245,8 +248,8 @@ class IcebergCatalog(IcebergTableCatalog):
 
     @contextmanager
     def _asking(self, subject: str) -> Iterator[None]:
-        """Translate errors and hide secrets in them, because some servers repeat a token that they got."""
-        with translated(subject, hidden=_secrets_among(self._properties)):
+        """Let one thread call the catalog, translate errors, and hide secrets that some servers repeat."""
+        with self._lock, translated(subject, hidden=_secrets_among(self._properties)):
             yield
 
     @cached_property

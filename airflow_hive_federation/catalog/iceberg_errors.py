@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from airflow_hive_federation.catalog.factories import HIDDEN
@@ -17,6 +17,12 @@ from airflow_hive_federation.model import bounded_json
 PATH = "iceberg.table.path"
 PREFIX = "iceberg.catalog."
 _NOT_FOUND = 404
+#: OneLake sends such a text in place of the number, and no type.
+_NOT_FOUND_TEXTS = ("404", "NotFound")
+#: Google's APIs, of which BigLake is one, send the number with this status, and no type.
+_GOOGLES_STATUS = "NOT_FOUND"
+#: With this type, Polaris sends 404 for a table whose store it cannot find (``IcebergExceptionMapper``).
+_UNKNOWN_HOST = "FileIOUnknownHostException"
 
 
 @contextmanager
@@ -50,7 +56,7 @@ def translated(subject: str, *, hidden: Sequence[str] = (), is_path: bool = Fals
         return
     except (NoSuchTableError, NoSuchNamespaceError) as error:
         cause, text = error, f"Iceberg, {subject}: {_shown(error, hidden)}"
-        made = NoSuchObjectError(text) if _is_of_a_catalog(error) else _no_catalog(text)
+        made = NoSuchObjectError(text) if _is_a_denial(error) else _no_catalog(text)
     except FileNotFoundError as error:
         cause, text = error, f"Iceberg, {subject}: {_shown(error, hidden)}"
         made = NoSuchObjectError(text) if is_path else _misconfigured(text)
@@ -67,11 +73,11 @@ def translated(subject: str, *, hidden: Sequence[str] = (), is_path: bool = Fals
     raise made from (cause if _shown(cause, hidden) == str(cause) else None)
 
 
-def _is_of_a_catalog(error: Exception) -> bool:
-    """Return false if the error is a 404 of a server that does not answer as an Iceberg REST catalog does.
+def _is_a_denial(error: Exception) -> bool:
+    """Return false if the error is a 404 by which no Iceberg REST catalog denies a table or namespace.
 
     pyiceberg takes each 404 for a missing table or namespace, also that of a proxy whose catalog is down. A
-    catalog sends Iceberg's error model (``ErrorModel`` of its REST specification).
+    catalog sends Iceberg's error model (``ErrorModel`` of its REST specification), or that of its vendor.
     """
     from requests import HTTPError
 
@@ -83,18 +89,21 @@ def _is_of_a_catalog(error: Exception) -> bool:
     except ValueError:
         return False
     model = body.get("error") if isinstance(body, dict) else None
-    return (
-        isinstance(model, dict)
-        and model.get("code") == _NOT_FOUND
-        and isinstance(model.get("type"), str)
-        and isinstance(model.get("message"), str)
-    )
+    return isinstance(model, dict) and isinstance(model.get("message"), str) and _denies(model)
+
+
+def _denies(model: Mapping[str, object]) -> bool:
+    code = model.get("code")
+    if code == _NOT_FOUND:
+        kind = model.get("type")
+        return (isinstance(kind, str) and kind != _UNKNOWN_HOST) or model.get("status") == _GOOGLES_STATUS
+    return code in _NOT_FOUND_TEXTS
 
 
 def _no_catalog(text: str) -> MetastoreUnreachableError:
     return MetastoreUnreachableError(
-        f"{text} The server's answer is 404, and not that of an Iceberg catalog.",
-        remedy=f"Check {PREFIX}uri and the proxies before it.",
+        f"{text} The server's answer is 404, and not that of an Iceberg catalog that denies it.",
+        remedy=f"Check {PREFIX}uri, the proxies before it, and the catalog's log.",
     )
 
 

@@ -25,7 +25,8 @@ Row = tuple[str | None, ...]
 #: A start needs 5 s of two processors. Beside other programs it may need a hundred times as long, and a JVM
 #: that fails ends at once, so a longer wait costs nothing.
 _START_TIMEOUT_S = 600.0
-_STATEMENT_TIMEOUT_S = 300.0
+#: A statement needs seconds, and beside other programs just as many times longer.
+_STATEMENT_TIMEOUT_S = 900.0
 _STOP_TIMEOUT_S = 10.0
 _READ_LOG_BYTES = 100_000
 

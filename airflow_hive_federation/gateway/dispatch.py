@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from airflow_hive_federation.errors import HiveFederationError, UnknownClusterError
-from airflow_hive_federation.gateway import event_pages, key_values, limited_lists
+from airflow_hive_federation.gateway import database_patterns, event_pages, key_values, limited_lists
 from airflow_hive_federation.gateway.answers import LISTINGS, filtered, with_names
 from airflow_hive_federation.gateway.handler import Call, Status, refusal, refused, status_of
 from airflow_hive_federation.gateway.messages import EXCEPTION, Emit, read_head
@@ -43,10 +43,14 @@ from airflow_hive_federation.metastore.wire import WireFormatError
 
 access_log = logging.getLogger("airflow_hive_federation.gateway.access")
 
-#: Reading calls about transactions, which have to see the caller's own latest writes.
+#: Reading calls about transactions, which have to see the caller's own latest writes, and about events: the
+#: newest events would seem to be lost at a server that lags behind the one of the newest event's id.
 _OF_TRANSACTIONS = OF_NO_DATABASE | {
+    "get_all_write_event_info",
     "get_latest_txnid_in_conflict",
     "get_max_allocated_table_write_id",
+    "get_next_notification",
+    "get_notification_events_count",
     "get_open_txns_info",
     "get_valid_write_ids",
     "show_locks",
@@ -99,7 +103,7 @@ class Metastore:
     """One metastore, optionally with a second upstream for calls that only read.
 
     :param upstream: answers every call.
-    :param reading: answers calls that only read, except calls about transactions.
+    :param reading: answers calls that only read, except calls about transactions and events.
     :param old_client_capabilities: capabilities to send for clients whose calls that create a table cannot
         carry them.
     """
@@ -305,7 +309,9 @@ class Gateway:
         if not unlimited:
             check_objects(call.method, call.message, named, is_filtered=True)
             check_catalogs(call.method, call.message, self._target.serves_catalog)
-        message = renamed(call.message, named, self._to_inside)
+        message = database_patterns.widened(
+            call.method, renamed(call.message, named, self._to_inside), self._inside
+        )
         if message is not call.message:
             named = references(message, head.body, message_types(call.method)[0])
         permits = None if unlimited else self._keep(call)
@@ -317,7 +323,7 @@ class Gateway:
             self._target.relay(inner, record)
             return
         answer = self._filtered(inner) if filters else self._asked(inner)
-        record(with_names(call.method, answer, self._to_outside) if self._inside else answer)
+        record(self._with_outside_names(call, answer) if self._inside else answer)
 
     def _filtered(self, call: Call) -> bytes:
         keep = self._keep(call)
@@ -350,6 +356,10 @@ class Gateway:
             return self._rules.shown(call.method, call.caller, self._to_outside(database.lower()), table)
 
         return keep
+
+    def _with_outside_names(self, call: Call, answer: bytes) -> bytes:
+        answer = with_names(call.method, answer, self._to_outside)
+        return database_patterns.narrowed(call.method, call.message, answer)
 
     def _to_inside(self, name: str) -> str:
         if name in self._inside:

@@ -29,6 +29,13 @@ OF_PRIVILEGES = frozenset(
 )
 #: Methods that find a compaction by its id (``CompactionTxnHandler``), whatever table they name.
 BY_ID = frozenset({"mark_cleaned", "mark_compacted", "mark_failed", "mark_refused", "update_compactor_state"})
+#: Methods that create a database, with the fields of their request and of its data connector. The tables of a
+#: connector have its password among their parameters (``AbstractJDBCConnectorProvider.getTable``). No other
+#: call gives a database a connector (``ObjectStore.alterDatabase``).
+OF_CONNECTORS = {
+    "create_database": ("database", "connector_name"),
+    "create_database_req": ("createDatabaseRequest", "dataConnectorName"),
+}
 #: Answers that the gateway filters if the call restricts them to no object.
 _FILTERED = "list_privileges"
 #: Counts the events of all databases if the database is ``*`` (``ObjectStore.getNotificationEventsCount``).
@@ -72,8 +79,14 @@ def check_objects(method: str, message: bytes, named: Sequence[Reference], *, is
         raise _beyond(method, "Hive finds a compaction by its id, whatever table the call names")
     if method == _COUNT and any(reference.database == "*" for reference in named):
         raise _beyond(method, "Hive counts the events of all databases for *")
+    if method in OF_CONNECTORS and _has_connector(method, message):
+        raise _beyond(
+            method,
+            "Hive shows the password of a data connector with the tables of its databases (type REMOTE)",
+            instead="Create a database without a connector",
+        )
     if method in OF_PRIVILEGES:
-        arguments = from_bytes(message_types(method)[0], message[read_head(message).body :])
+        arguments = _arguments(method, message)
         for place in _objects(arguments):
             if not _is_in_database(place, any_type=is_filtered and method == _FILTERED):
                 raise _beyond(method, "a privilege is of no database, or of a table without a name")
@@ -99,6 +112,18 @@ def check_catalogs(method: str, message: bytes, serves: Callable[[str], bool]) -
             )
 
 
+def _arguments(method: str, message: bytes) -> Struct:
+    return from_bytes(message_types(method)[0], message[read_head(message).body :])
+
+
+def _has_connector(method: str, message: bytes) -> bool:
+    request, connector = OF_CONNECTORS[method]
+    database = _arguments(method, message).set_fields().get(request)
+    fields = database.set_fields() if isinstance(database, Struct) else {}
+    native = fields.get("type") in {None, types.DatabaseType.NATIVE}
+    return bool(fields.get(connector)) or not native
+
+
 def _is_in_database(place: types.HiveObjectRef, *, any_type: bool) -> bool:
     # Hive takes a type that it does not know for none, and passes over the database then.
     if any_type:
@@ -119,9 +144,9 @@ def _objects(value: object) -> Iterator[types.HiveObjectRef]:
             yield from _objects(item)
 
 
-def _beyond(method: str, reason: str) -> GatewayError:
+def _beyond(method: str, reason: str, instead: str = "Name databases or tables") -> GatewayError:
     return refused(
         Status.DENIED,
         f"{method}: {reason}, and the call may concern some databases only.",
-        remedy="Name databases or tables, or ask the operator of the gateway for a rule about all databases.",
+        remedy=f"{instead}, or ask the operator of the gateway for a rule about all databases.",
     )

@@ -43,8 +43,8 @@ class UpstreamSection:
     :param uris: the metastore's URIs, of any scheme that the metastore client supports.
     :param connection: id of an Airflow connection, in place of the URIs. It has all settings of transport and
         authentication, so that those of this section are refused beside it.
-    :param read_only_uris: URIs for calls that only read, except calls about transactions; they use the same
-        transport and authentication as ``uris``.
+    :param read_only_uris: URIs for calls that only read, except calls about transactions and events; they use
+        the same transport and authentication as ``uris``.
     :param user: name of the gateway's own user at the metastore; by default, the operating system's user.
     :param catalog: the metastore's own Hive catalog, of calls that name none; rules about some databases are
         about those of this catalog.

@@ -50,11 +50,14 @@ from airflow_hive_federation.remotes.positions import (
 )
 from airflow_hive_federation.remotes.remote_tables import (
     EVERYTHING,
+    Answer,
     Found,
+    Refused,
     ask,
+    changed_tables,
     every_table,
     local_tables,
-    named_table,
+    name_at_the_catalog,
     remote_database,
 )
 from airflow_hive_federation.remotes.reports import RefreshReport
@@ -183,9 +186,11 @@ class _Work:
         if change is None:
             return []
         link = self.link
-        present = self._local_tables([link.local.table or ""])
-        remote = ask(self.ends, lambda: self.ends.remote.get_table(*names_of(link.remote)))
-        return [self._apply(link, remote, present.get(link.local.table or ""), change)]
+        table = self._local_tables([link.local.table or ""]).get(link.local.table or "")
+        database, name = names_of(link.remote)
+        there = name_at_the_catalog(name, table)
+        remote = ask(self.ends, lambda: self.ends.remote.get_table(database, there))
+        return [self._apply(link, remote, table, change)]
 
     def remote_database(self) -> types.Database | None:
         """Read the database of a remote database; return ``None`` for a remote table.
@@ -209,11 +214,7 @@ class _Work:
     def database(self, changes: Mapping[str, TableChange] | None) -> list[_Outcome]:
         if changes is None:
             return self._tables_then_views(every_table(self.ends, self.link, self.listed))
-        present = self._local_tables(list(changes))
-        return self._tables_then_views(
-            (name, named_table(self.ends, self.link, name), present, change)
-            for name, change in sorted(changes.items())
-        )
+        return self._tables_then_views(changed_tables(self.ends, self.link, changes))
 
     def _tables_then_views(self, entries: Iterable[Found]) -> list[_Outcome]:
         """Link the tables, then the views whose tables and views are all linked."""
@@ -221,7 +222,7 @@ class _Work:
 
         def tables() -> Iterator[Found]:
             for name, remote, present, change in entries:
-                if remote is not None and definitions.is_view(remote):
+                if isinstance(remote, types.Table) and definitions.is_view(remote):
                     waiting[name] = name, remote, present, change
                 else:
                     yield name, remote, present, change
@@ -268,22 +269,14 @@ class _Work:
                     task.cancel()
 
     def _member(
-        self, name: str, remote: types.Table | None, present: Mapping[str, types.Table], change: TableChange
+        self, name: str, remote: Answer, present: Mapping[str, types.Table], change: TableChange
     ) -> _Outcome:
-        link = Link(
-            kind=Kind.TABLE,
-            local=self._local(name),
-            remote=Name(database=self.link.remote.database, table=name),
-            member=True,
-        )
         table = present.get(name)
-        if table is not None:
-            stored = readable_link(Kind.TABLE, link.local, table.parameters)
-            if isinstance(stored, DamagedLink):
-                return _Outcome(name=name, why_skipped=str(stored.error))
-            if stored is None or not stored.member:
-                return _Outcome(name=name, why_skipped="the local name belongs to another table")
-            link = stored
+        link = self._link_of_member(name, table)
+        if isinstance(link, str):
+            return _Outcome(name=name, why_skipped=link)
+        if isinstance(remote, Refused):
+            return _Outcome(name=name, why_skipped=remote.reason)
         try:
             return self._apply(link, remote, table, change)
         except RemoteUnsupportedError as error:
@@ -294,6 +287,22 @@ class _Work:
         except (CyclicRemoteError, InvalidObjectError) as error:
             # InvalidObjectError comes from the local metastore: it lacks a type, or does not allow a name.
             return _Outcome(name=name, why_skipped=error.message)
+
+    def _link_of_member(self, name: str, table: types.Table | None) -> Link | str:
+        """Return the link of a table of the remote database, or the reason why the local name is no link."""
+        if table is None:
+            return Link(
+                kind=Kind.TABLE,
+                local=self._local(name),
+                remote=Name(database=self.link.remote.database, table=name),
+                member=True,
+            )
+        stored = readable_link(Kind.TABLE, self._local(name), table.parameters)
+        if isinstance(stored, DamagedLink):
+            return str(stored.error)
+        if stored is None or not stored.member:
+            return "the local name belongs to another table"
+        return stored
 
     # -- one table -----------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ class RefreshReport:
     :param whole: every table was compared, not only the tables that events name.
     :param created: local names of the created tables; ``altered`` and ``dropped`` likewise.
     :param gone: tables that the remote has dropped and whose links were kept.
-    :param skipped: tables that were left out, with the reason.
+    :param skipped: tables that were left out, with the reason; also those that the remote hides and refuses
+        to read, whose links were kept.
     :param with_partitions: tables whose partitions were added, altered or dropped.
     :param named: linked tables that events name, whether or not this refresh has changed them: one that was
         interrupted before it wrote its position has done so. In a task that is tried again, so may have an

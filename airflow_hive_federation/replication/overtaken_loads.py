@@ -11,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_hive_federation.replication.format.directory import DumpDirectory
-from airflow_hive_federation.replication.format.kinds import TableWork
+from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN
+from airflow_hive_federation.replication.load.copying import partition_names
+from airflow_hive_federation.replication.load.making_room import directories_around
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica.database import find_layout
-from airflow_hive_federation.replication.replica.layout import final_uri
+from airflow_hive_federation.replication.replica.layout import TargetLayout, final_uri
 from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.storage.listing import is_there
 from airflow_hive_federation.storage.plan_files import read_plan
 
 if TYPE_CHECKING:
@@ -58,29 +61,56 @@ def overtaken_files(
     :param later: URIs of dumps whose loads have begun since.
     """
     begun, options, layout = list(later), policy.storage_options, find_layout(client, policy)
+    plans = [f"{uri}/{COPY_PLAN}" for uri in begun]
     replaced = {
         canonical(final_uri(item.target))
-        for uri in begun
-        for item in read_plan(f"{uri}/{COPY_PLAN}", options=options)
+        for plan in plans
+        # A load that was killed before has dropped what it was about to make anew, and copied nothing.
+        if is_there(plan, options=options)
+        for item in read_plan(plan, options=options)
     }
-    entries = list(_entries(policy, begun))
+    others = [(other, entry) for other in _dumps(policy, begun) for entry in other.manifest().changed_tables]
     for entry in dump.manifest().changed_tables:
-        others = [other for other in entries if other.name == entry.name]
-        whole = any(map(_is_remade, others))
-        renewed = {name for other in others for name in other.changes.renewed}
-        if entry.kind.has_files and (whole or renewed):
+        if not entry.kind.has_files:
+            continue
+        same = [(other, its) for other, its in others if its.name == entry.name]
+        whole = any(_is_remade(its) for _, its in same)
+        dropped = {name for other, its in same for name in _dropped(other, its, layout, dump, entry)}
+        if whole or dropped:
             document = dump.table(entry.name)
             replaced.update(
                 canonical(layout.file(document, file))
                 for file in dump.files(entry.name, only=entry.described)
-                if whole or file.partition in renewed
+                if whole or file.partition in dropped
             )
     return frozenset(replaced)
 
 
+def _dropped(
+    other: DumpDirectory, its: TableEntry, layout: TargetLayout, dump: DumpDirectory, entry: TableEntry
+) -> frozenset[str]:
+    """Return the partitions of a load that another load may have dropped before it copied files.
+
+    :param other: the dump of the other load.
+    :param its: the table's entry there.
+    :param dump: the dump of the load.
+    :param entry: the table's entry there.
+    """
+    renewed, gone = frozenset(its.changes.renewed), frozenset(its.changes.gone)
+    if not gone or its.kind is TableKind.EXTERNAL or not its.kind.has_files:
+        return renewed
+    around = directories_around(other, layout, other.table(its.name), its)
+    places = partition_names(dump, layout, dump.table(entry.name), entry.described)
+    return renewed | {name for place, name in places.items() if name in gone and place in around}
+
+
+def _dumps(policy: ReplicationPolicy, uris: Iterable[str]) -> list[DumpDirectory]:
+    return [DumpDirectory(uri, policy.storage_options) for uri in uris]
+
+
 def _entries(policy: ReplicationPolicy, later: Iterable[str]) -> Iterator[TableEntry]:
-    for uri in later:
-        yield from DumpDirectory(uri, policy.storage_options).manifest().changed_tables
+    for dump in _dumps(policy, later):
+        yield from dump.manifest().changed_tables
 
 
 def _is_remade(entry: TableEntry) -> bool:

@@ -43,7 +43,12 @@ from airflow_hive_federation.replication.failover import SILENCE, let_go
 from airflow_hive_federation.replication.failover_results import FailoverResult
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
-from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, begun_since, unsettled_loads
+from airflow_hive_federation.replication.format.unfinished import (
+    COPY_PLAN,
+    begun_since,
+    cleared_since,
+    unsettled_loads,
+)
 from airflow_hive_federation.replication.group_policy import refuse_alone
 from airflow_hive_federation.replication.left_files import Removing, finish_placing, left_files
 from airflow_hive_federation.replication.load.load import load_into_target
@@ -379,14 +384,15 @@ def nothing_more_to_copy(
 
     :param target: connections to the target.
     :param dump: the dump of the load.
-    :param later: URIs of dumps whose loads have begun since.
+    :param later: URIs of dumps whose loads have begun to copy since.
     :raises OvertakenError: the load cannot be ended any more.
     """
-    if not later:
+    since = {*later, *cleared_since(policy, dump)}
+    if not since:
         return nothing_to_copy(policy.storage_options)
     with target.client() as client:
-        refuse_dropped(client, policy, dump, later)
-        overtaken = overtaken_files(client, policy, dump, later)
+        refuse_dropped(client, policy, dump, since)
+        overtaken = overtaken_files(client, policy, dump, since)
     return nothing_to_copy(policy.storage_options, overtaken, _digests_before(dump))
 
 

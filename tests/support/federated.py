@@ -6,9 +6,10 @@ import threading
 from contextlib import ExitStack
 from typing import Any
 
+from airflow_hive_federation.gateway.database_patterns import matches
 from airflow_hive_federation.gateway.dispatch import Gateway, Metastore
 from airflow_hive_federation.gateway.federation.metastores import Metastores, Remote
-from airflow_hive_federation.gateway.federation.owners import RemoteNames, matches
+from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.federation.target import Federation
 from airflow_hive_federation.gateway.handler import Call, Caller, Deadline
 from airflow_hive_federation.gateway.messages import read_head

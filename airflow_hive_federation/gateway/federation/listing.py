@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from airflow_hive_federation.gateway.database_patterns import matches
 from airflow_hive_federation.gateway.federation.fan_out import Question
-from airflow_hive_federation.gateway.federation.owners import OwnedName, Owners, matches
+from airflow_hive_federation.gateway.federation.owners import OwnedName, Owners
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.metastore.struct import Struct
 

@@ -9,13 +9,15 @@ from airflow_hive_federation.errors import (
     HiveFederationError,
     MetastoreTimeoutError,
     MetastoreUnreachableError,
+    OutcomeUnknownError,
 )
 from airflow_hive_federation.gateway.dispatch import Metastore
 from airflow_hive_federation.gateway.handler import Call, Status, status_of
 from airflow_hive_federation.gateway.messages import Emit
 
-#: Statuses that do not show whether the metastore answers: a cancelled call, or all connections in use.
-_SAYS_NOTHING = frozenset({Status.CANCELLED, Status.EXHAUSTED})
+#: Statuses that do not show whether the metastore answers: a cancelled call, all connections in use, or a
+#: call that the gateway does not send.
+_SAYS_NOTHING = frozenset({Status.CANCELLED, Status.EXHAUSTED, Status.INVALID, Status.UNAUTHENTICATED})
 
 
 class Member:
@@ -86,7 +88,7 @@ def _ran_out_of_time(error: HiveFederationError, call: Call) -> bool:
     try:
         call.deadline.remaining_s()
     except TimeoutError:
-        return isinstance(error, MetastoreUnreachableError)
+        return isinstance(error, MetastoreUnreachableError | OutcomeUnknownError)
     return False
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_hive_federation.errors import ConfigurationError
-from airflow_hive_federation.gateway.names import bare_database
 from airflow_hive_federation.gateway.rules import Patterns
 
 #: A local name: a database, and a table of it or ``None``.
@@ -239,22 +238,6 @@ class Naming:
             return self._databases[database]
         names = self._owners.local_names(self.owner, [database]).get(database)
         return names[0] if names else None
-
-
-def matches(pattern: str | None, name: str) -> bool:
-    """Return whether a name matches a pattern of Hive.
-
-    The rules are those of Hive's ``ObjectStore``: ``*`` is any text, ``.`` is any character, and ``|`` is or.
-    A catalog may precede the pattern (``@hive#far*``). ``None`` or an empty pattern matches every name.
-    """
-    pattern = bare_database(pattern or "")
-    if not pattern:
-        return True
-    parts = [
-        "".join({"*": ".*", ".": "."}.get(character, re.escape(character)) for character in part)
-        for part in pattern.split("|")
-    ]
-    return any(re.fullmatch(part, name, re.IGNORECASE | re.DOTALL) for part in parts)
 
 
 def _plain(name: str) -> str:

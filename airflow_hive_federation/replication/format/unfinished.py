@@ -15,8 +15,10 @@ from airflow_hive_federation.storage.filesystem import canonical, join
 from airflow_hive_federation.storage.listing import is_there, list_children
 from airflow_hive_federation.storage.options import StorageOptions
 
-#: A load writes this file first.
+#: A load writes this file before it copies anything.
 COPY_PLAN = "load/copy_plan.jsonl"
+#: A load writes this file before it drops tables and partitions to make room, thus before its copy plan.
+MADE_ROOM = "load/made_room.jsonl"
 #: The number of dumps that are looked into in parallel.
 _THREADS = 8
 
@@ -102,6 +104,24 @@ def begun_since(dump: DumpDirectory, begun: Iterable[str]) -> list[str]:
     # A dump's URI, as a user gives it, may be written otherwise than that of the policy's directory.
     known = {*map(canonical, dump.manifest().begun), canonical(dump.uri)}
     return [uri for uri in begun if canonical(uri) not in known]
+
+
+def cleared_since(policy: ReplicationPolicy, dump: DumpDirectory) -> list[str]:
+    """Return the increments from a dump's position whose load may have dropped something after that dump.
+
+    Such a load may have been killed before it wrote its copy plan: then it has copied nothing, and
+    :func:`begun_since` does not know it.
+
+    :return: URIs of dumps.
+    """
+    manifest, options = dump.manifest(), policy.storage_options
+    names = dumps_with(policy.directory, MADE_ROOM, options)
+    later = []
+    for uri in begun_since(dump, (join(policy.directory, name) for name in names)):
+        other = DumpDirectory(uri, options).manifest()
+        if other.previous == manifest.previous and other.event_id >= manifest.event_id:
+            later.append(uri)
+    return later
 
 
 @dataclass(frozen=True, kw_only=True)

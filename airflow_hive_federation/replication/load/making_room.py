@@ -12,6 +12,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
+from airflow_hive_federation.replication.format.unfinished import MADE_ROOM
 from airflow_hive_federation.replication.load.copying import partition_names
 from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.replica import markers
@@ -52,6 +53,13 @@ class PartitionRoom:
         self._layout = layout
         self._step = step
         self._database = layout.policy.target_database
+        self._is_noted = False
+
+    def note(self) -> None:
+        """Record that the load drops something, before it does: a take-over may find the load killed."""
+        if not self._is_noted:
+            self._directory.add_lines(MADE_ROOM, [{"database": self._database}])
+            self._is_noted = True
 
     def make(self, document: TableDocument, entry: TableEntry) -> None:
         """Drop partitions whose names stand for others, and those that are gone and in the way.
@@ -85,8 +93,7 @@ class PartitionRoom:
         table, gone = document.name, entry.changes.gone
         if not self._client.get_tables(self._database, [table]):
             return
-        places = partition_names(self._directory, self._layout, document, entry.described)
-        around = {directory for place in places for directory in _upwards(place)}
+        around = directories_around(self._directory, self._layout, document, entry)
         in_the_way = [
             name_of(document.table, partition)
             for partition in self._client.get_partitions_of(self._database, table, gone)
@@ -97,7 +104,22 @@ class PartitionRoom:
             self._drop(document, in_the_way)
 
     def _drop(self, document: TableDocument, names: Sequence[str]) -> None:
+        self.note()
         self._client.drop_partitions(self._database, document.name, names, delete_data=True)
+
+
+def directories_around(
+    dump: DumpDirectory, layout: TargetLayout, document: TableDocument, entry: TableEntry
+) -> frozenset[str]:
+    """Return the directories on the target in which a dump places a table's files, and all above them.
+
+    A partition that is gone is in the way if it has one of them.
+
+    :param entry: the table's entry in the dump.
+    :return: canonical URIs.
+    """
+    places = partition_names(dump, layout, document, entry.described)
+    return frozenset(directory for place in places for directory in _upwards(place))
 
 
 def _upwards(directory: str) -> Iterator[str]:

@@ -95,8 +95,7 @@ class TargetLoad:
         self._check = check
         self._given_up = given_up
         self._client = client
-        self._pool = pool
-        self._threads = threads
+        self._pool, self._threads = pool, threads
         self._policy = policy
         self._database = policy.target_database
         self._directory = directory
@@ -186,6 +185,7 @@ class TargetLoad:
             if entry.work is TableWork.REPLACE:
                 if made_before(self._client.get_tables(self._database, [name]), self._directory.uri):
                     self._step(Step.REPLACE, name)
+                    self._room.note()
                     self._places.drop_table(self._client, name)
                     self._states = {key: state for key, state in self._states.items() if key != name}
             elif needs_room(entry):

@@ -39,7 +39,7 @@ from airflow_hive_federation.waiting import PollPolicy
 from tests.support.hive_readers import by_both_readers
 
 #: Of our writer; meanwhile a writer of files and Hive make some each.
-TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "12"))
+TXNS = int(os.environ.get("HIVE_FEDERATION_SOAK_TXNS", "8"))
 SEED = int(os.environ.get("HIVE_FEDERATION_SOAK_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 DATABASE, TABLE = "soak", "pairs"
 NAME = f"{DATABASE}.{TABLE}"
@@ -80,7 +80,7 @@ class Ledger:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600 + 30 * TXNS)
+@pytest.mark.timeout(1200 + 30 * TXNS)
 def test_no_anomaly(spark: SparkSession, source: EmbeddedMetastore, quick_hive: HiveSql) -> None:
     print(f"HIVE_FEDERATION_SOAK_SEED={SEED} HIVE_FEDERATION_SOAK_TXNS={TXNS}")
     ledger, ended = Ledger(), threading.Event()

@@ -26,7 +26,7 @@ from airflow_hive_federation.tables.write.statements import append
 from airflow_hive_federation.transactions.locks import read_components
 from airflow_hive_federation.waiting import PollPolicy, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 DATABASE = "write_kills"
 POLICY = ReplicationPolicy(name="p", source_database=DATABASE, dump_root="file:/nowhere")

@@ -24,7 +24,7 @@ from airflow_hive_federation.replication.dump.drain import open_transactions
 from tests.support.airflow_homes import new_airflow
 from tests.support.small_source import connected, make_table
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 DATABASE = "lighthouse"
 DAG_FILE = Path(__file__).parents[1] / "airflow_dags" / "one_by_one.py"

@@ -35,7 +35,7 @@ from tests.support.incrementing import run_copy
 from tests.support.small_source import connected
 from tests.support.transports import grpc_gateway
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 SETUP = f"""

@@ -335,7 +335,6 @@ def connect(monkeypatch: pytest.MonkeyPatch, source: EmbeddedMetastore, masters:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_statements_run_in_the_cluster_that_has_what_they_need(
     source: EmbeddedMetastore,
     client: MetastoreClient,

@@ -149,7 +149,6 @@ def events(directory: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_same_as_hives_worker_makes_and_it_goes_on_from_ours(
     hive: HiveSql,
     source: EmbeddedMetastore,

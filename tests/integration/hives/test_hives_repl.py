@@ -17,8 +17,7 @@ from airflow_hive_federation.storage.plan_files import read_outcomes
 from tests.support import history_judge as judge
 from tests.support.incrementing import Cycles, cycles
 
-#: Hive's own replication takes minutes, and twice as many beside another such test on two cores.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 ACID = "STORED AS ORC TBLPROPERTIES ('transactional'='true')"
 SETUP = f"""

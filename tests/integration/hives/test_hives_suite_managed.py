@@ -13,7 +13,7 @@ from tests.integration.hives_suite.run import Failures, Pair, chosen, judge, run
 from tests.integration.hives_suite.scenario import Scenario
 
 #: Hive's own replication takes minutes, and twice as many beside another such test on two cores.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 SCENARIOS = (*managed.SCENARIOS, *kept.SCENARIOS, *across.SCENARIOS)
 

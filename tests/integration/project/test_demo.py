@@ -19,7 +19,6 @@ FLIGHTS = 328_521
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_the_demo_replicates_and_verifies(tmp_path: Path) -> None:
     # Settings of another Airflow must not matter.
     environment = {**os.environ, "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:////nowhere/airflow.db"}

@@ -64,7 +64,6 @@ def servers(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("servers")
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.name for path in EXAMPLES])
 def test_example_runs(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from airflow_hive_federation.waiting import PollPolicy, wait_until
 from tests.support.documents import BLOCKS, Block
 from tests.support.processes import is_alive
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = pytest.mark.slow
 
 TUTORIAL = [block for block in BLOCKS if block.document == "docs/first-replication.md"]
 #: The first block installs the package, as ``make release-check`` does; the last one stops both metastores.

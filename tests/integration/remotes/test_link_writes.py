@@ -207,7 +207,6 @@ def compare(trial: Trial, attempts: Sequence[Attempt], kinds: Sequence[str], fir
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_hive(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,
@@ -220,7 +219,6 @@ def test_hive(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_spark(source: EmbeddedMetastore, hive_2: str, remote: Remote, tmp_path: Path) -> None:
     with (
         spark(hive_2, tmp_path) as engine,
@@ -250,7 +248,6 @@ def test_spark(source: EmbeddedMetastore, hive_2: str, remote: Remote, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_settings_that_close_the_rest_in_hive(
     source: EmbeddedMetastore,
     target: EmbeddedMetastore,

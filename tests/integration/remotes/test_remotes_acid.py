@@ -24,6 +24,7 @@ from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.support.catalog_contract import DATABASE as CONTRACT
 from tests.support.catalog_contract import check_reader, tables
 from tests.support.small_source import connected
+from tests.support.steady_links import check_steady
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,6 +69,7 @@ def test_transactional_tables(
         hive_sql_source.execute(statement)
     remotes.run(f"CREATE REMOTE DATABASE acid_link CONNECTED TO {FAR} 'hive.metastore.uris' = '{source.uri}'")
 
+    check_steady(remotes, MetastoreSettings(uris=(target.uri,)), "acid_link")
     # Described, and not read, by an engine that knows only the local metastore.
     described = hive_sql_target.execute("DESCRIBE acid_link.full_acid")
     columns = [(row[0].strip(), row[1].strip()) for row in described[:3] if row[0] and row[1]]

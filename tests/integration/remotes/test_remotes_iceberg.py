@@ -97,7 +97,6 @@ COLUMNS = [
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, home: Path) -> None:
     def read(table: str) -> list[dict[str, object]]:
         return iceberg.sql(f"SELECT * FROM {table} ORDER BY id")
@@ -145,7 +144,6 @@ def test_iceberg_tables_that_spark_writes(hive_2: str, iceberg: IcebergSpark, ho
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_what_icebergs_writers_do_through_a_link(hive_2: str, iceberg: IcebergSpark, home: Path) -> None:
     """Iceberg's writers do not know that it is a link; docs/remotes-writing.md has the remedy."""
     iceberg.sql("CREATE TABLE lake.w.t (id INT) USING iceberg")

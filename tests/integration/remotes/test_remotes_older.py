@@ -16,6 +16,7 @@ from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.support.catalog_contract import DATABASE, check_reader, tables
 from tests.support.small_source import connected
+from tests.support.steady_links import check_steady, varied_database
 
 
 @pytest.mark.slow
@@ -86,3 +87,23 @@ def test_hive_joins_tables_of_three_versions(
                 there.drop_table(name, "same", delete_data=False)
                 there.drop_database(name, delete_data=False)
         near.drop_database(name, delete_data=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("versions", ["4.2 in 3.1", "3.1 in 4.2"])
+def test_a_whole_refresh_without_changes_writes_nothing(
+    hive_3: str, source: EmbeddedMetastore, target: EmbeddedMetastore, tmp_path: Path, versions: str
+) -> None:
+    there, here = (source.uri, hive_3) if versions == "4.2 in 3.1" else (hive_3, target.uri)
+    name = f"steady_{versions}".translate(str.maketrans(" .", "__"))
+    local = MetastoreSettings(uris=(here,))
+    with MetastoreClient(MetastoreSettings(uris=(there,))) as far, Remotes(local) as remotes:
+        varied_database(far, name, tmp_path)
+        link = f"{name}_link"
+        via = f"VIA 'thrift' 'hive.metastore.uris' = '{there}'"
+        remotes.run(f"CREATE REMOTE DATABASE {link} CONNECTED TO {name} {via}")
+        with MetastoreClient(local) as near:
+            assert near.list_tables(link) == ["acid", "parted", "plain", "seen"]
+        check_steady(remotes, local, link)
+        remotes.run(f"DROP REMOTE DATABASE {link}")
+        far.drop_database(name, delete_data=False, cascade=True)

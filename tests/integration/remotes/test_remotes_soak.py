@@ -76,7 +76,7 @@ def _listed(numbers: list[int]) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300 + 10 * STATEMENTS)
+@pytest.mark.timeout(1200 + 10 * STATEMENTS)
 def test_each_answer_is_one_moment_of_the_owner(
     source: EmbeddedMetastore, target: EmbeddedMetastore, hive_sql_source: HiveSql, spark: SparkSession
 ) -> None:

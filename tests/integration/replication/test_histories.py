@@ -25,6 +25,6 @@ def test_the_replica_of_a_history_is_equal_after_every_cycle(
     tmp_path: Path,
 ) -> None:
     servers = Servers(source, target, hive_sql_source, hive_sql_target, spark)
-    done = run_history(servers, 1, 60, tmp_path)
+    done = run_history(servers, 1, 45, tmp_path)
     assert done.cycles > 4
     assert len(done.refused) < 6, done.refused

@@ -21,6 +21,8 @@ from airflow_hive_federation.errors import FailoverError, TargetNotOursError
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.replication.format.directory import DumpDirectory
+from airflow_hive_federation.replication.format.unfinished import MADE_ROOM
 from airflow_hive_federation.replication.load.load import load_into_target
 from airflow_hive_federation.replication.take_over import take_over
 from airflow_hive_federation.storage.copying import CopySettings, copy_file
@@ -97,8 +99,8 @@ class Batch:
         self.connection.commit_transaction()
 
 
-def interrupt(site: Cycles, scene: str) -> None:
-    """Load an increment up to the scene's step."""
+def interrupt(site: Cycles, scene: str) -> DumpDirectory:
+    """Load an increment up to the scene's step, and return its dump."""
 
     def copy_some(plan: str, outcomes: str) -> None:
         items, settings = list(read_plan(plan)), CopySettings(rewrite=rewrite_file)
@@ -123,6 +125,7 @@ def interrupt(site: Cycles, scene: str) -> None:
             run_copy=copy_some if scene == "copying" else run_copy,
             observer=at_steps(replay_some),
         )
+    return DumpDirectory(dump)
 
 
 def interrupt_again(scenes: dict[str, Cycles]) -> None:
@@ -136,7 +139,8 @@ def interrupt_again(scenes: dict[str, Cycles]) -> None:
         "INSERT INTO lost.u VALUES (2)",
     )
     for scene in ("early", "twice"):
-        interrupt(scenes[scene], "copying")
+        # Killed before it wrote its copy plan, it would show by this that it may have dropped a table.
+        assert interrupt(scenes[scene], "copying").exists(MADE_ROOM)
     # It may have copied a part of a delta in which a compaction had merged those of both loads.
     deltas = directory(scenes["early"], "t")
     (first,) = deltas.glob("delta_0000002_0000002*")

@@ -77,7 +77,6 @@ def master(cluster: Path) -> Iterator[str]:
         yield url
 
 
-@pytest.mark.timeout(240)
 def test_copy_on_two_workers(master: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_CLUSTER", json.dumps({"conn_type": "spark", "host": master}))
     items = make_items(tmp_path)
@@ -112,7 +111,6 @@ def test_copy_on_two_workers(master: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert (refused.value.package, refused.value.job) == ("pyarrow", "merge-buckets")
 
 
-@pytest.mark.timeout(600)
 def test_killed_worker_finds_its_application_again(
     master: str, cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +136,6 @@ def test_killed_worker_finds_its_application_again(
     assert not list(tmp_path.rglob("_report.json.*"))
 
 
-@pytest.mark.timeout(400)
 def test_a_driver_on_a_worker_that_shares_no_disk(
     hive_hdfs: EmbeddedHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ from tests.support.documents import ROOT
 from tests.support.spark_classes import QUICK
 from tests.support.yarn import CONNECTION, VARIABLE, Yarn, wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.slow
 
 FILES = 8
 #: The program of docs/acid-writing.md.

@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from airflow_hive_federation.errors import (
     NoSuchObjectError,
     RemoteUnavailableError,
 )
+from airflow_hive_federation.remotes.refresh import OnDropped
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.support.memory_metastore import MemoryMetastore
@@ -32,7 +34,15 @@ def model(kind: str, code: int = 404) -> str:
     return json.dumps({"error": {"message": "There is none.", "type": kind, "code": code}})
 
 
-#: Answers of proxies, and of servers whose catalog has another address.
+#: Denials of catalogs that do not send Iceberg's error model.
+VENDORS = {
+    "OneLake": {"code": "NotFound", "message": "List call on metadata failed.", "target": None},
+    "a number as text": {"code": "404", "message": "There is none."},
+    "Google": {"code": 404, "message": "Table t was not found.", "status": "NOT_FOUND"},
+    "Unity Catalog": {"code": 404, "message": "There is none.", "type": "BaseException"},
+}
+
+#: Answers of proxies, of servers whose catalog has another address, and of a catalog without its store.
 OTHERS = [
     "404 page not found\n",
     "",
@@ -40,7 +50,13 @@ OTHERS = [
     json.dumps({"timestamp": 1, "status": 404, "error": "Not Found"}),
     json.dumps(["error"]),
     json.dumps({"error": {"message": "no route", "code": 404}}),
+    json.dumps({"error": {"message": "no route", "code": ["NotFound"]}}),
+    json.dumps({"error": {"code": "NotFound"}}),
+    json.dumps({"error": {"message": ["none"], "code": "NotFound"}}),
+    json.dumps({"error": "NotFound", "message": "no route", "code": "NotFound"}),
+    json.dumps({"message": "Table t was not found.", "status_code": 404}),
     model("NoSuchTableException", 503),
+    model("FileIOUnknownHostException"),
     "[" * 5000,
 ]
 
@@ -103,7 +119,17 @@ def test_a_catalogs_denials(server: Any, catalog: IcebergCatalog) -> None:
             ask("n")
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=[text[:20] or "nothing" for text in OTHERS])
+@pytest.mark.parametrize("error", VENDORS.values(), ids=VENDORS)
+def test_a_denial_in_the_form_of_a_vendor(server: Any, catalog: IcebergCatalog, error: Any) -> None:
+    server.other = json.dumps({"error": error})
+    for ask in (lambda: catalog.get_table("d", "t"), lambda: catalog.get_database("n")):
+        with pytest.raises(NoSuchObjectError, match=error["message"]):
+            ask()
+    server.answers["/v1/namespaces/d/tables"]["identifiers"] = [{"namespace": ["d"], "name": "t"}]
+    assert catalog.get_tables("d", ["t"]) == []
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=[text[:60] or "nothing" for text in OTHERS])
 def test_a_404_of_another_server_denies_nothing(server: Any, catalog: IcebergCatalog, other: str) -> None:
     server.other = other
     asked: list[Any] = [
@@ -168,6 +194,47 @@ def test_a_table_with_upper_case_that_a_list_lacks(tmp_path: Path, monkeypatch: 
         assert remotes.refresh(Kind.DATABASE, mirror).dropped == ["orders"]
     theirs.close()
     iceberg._catalog.close()
+
+
+def test_a_link_of_a_table_with_upper_case_that_a_list_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    properties = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
+    theirs = SqlCatalog("lake", **properties)
+    theirs.create_namespace("d")
+    theirs.create_table("d.Orders", schema=pa.schema([("id", pa.int64())]))
+    iceberg = IcebergCatalog({"type": "sql", "name": "lake", **properties})
+    factory = Factory(name="lake", class_names=(), properties={}, open=lambda _: iceberg)
+    near, link = MemoryMetastore(), Name(database="default", table="here")
+    with near.served() as settings, Remotes(settings, catalogs=Catalogs(factories=(factory,))) as remotes:
+        remotes.run("CREATE REMOTE TABLE here CONNECTED TO d.orders VIA 'lake'")
+        with monkeypatch.context() as patch:
+            patch.setattr(iceberg._catalog, "list_tables", lambda _: [])
+            assert not remotes.refresh(Kind.TABLE, link, on_dropped=OnDropped.DROP).changed
+        theirs.drop_table("d.Orders")
+        assert remotes.refresh(Kind.TABLE, link, on_dropped=OnDropped.DROP).dropped == ["here"]
+    theirs.close()
+    iceberg._catalog.close()
+
+
+def test_one_thread_at_a_time_calls_the_catalog(catalog: IcebergCatalog) -> None:
+    """pyiceberg's catalog of Hive has one connection."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    free: list[bool] = []
+
+    def load(_: Any) -> Any:
+        with ThreadPoolExecutor(1) as other:
+            free.append(other.submit(catalog._lock.acquire, blocking=False).result())
+        raise NoSuchTableError("There is none.")
+
+    catalog._catalog.load_table = load
+    with pytest.raises(NoSuchObjectError):
+        catalog.get_table("d", "t")
+    assert free == [False]
 
 
 def put_link(near: MemoryMetastore, parameters: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from airflow_hive_federation.errors import (
     GatewayError,
     MetastoreTimeoutError,
     MetastoreUnreachableError,
+    OutcomeUnknownError,
     RemoteUnavailableError,
 )
 from airflow_hive_federation.gateway.dispatch import Metastore
@@ -33,9 +35,9 @@ class Failing:
         self.go = threading.Event()
 
     def __call__(self, method: str, _args: Any) -> Any:
-        if method == "get_all_databases":
+        if method in {"get_all_databases", "create_role"}:
             raise HangUp
-        if method == "get_catalogs":
+        if method in {"get_catalogs", "drop_role"}:
             self.held.set()
             assert self.go.wait(60)
         return None
@@ -87,6 +89,28 @@ def test_a_caller_that_gave_up_is_no_answer(member: Member) -> None:
     fail(member, "3 times in a row")
 
 
+def test_a_write_without_an_answer_is_a_failure(member: Member) -> None:
+    for _ in range(2):
+        fail(member)
+    with pytest.raises(OutcomeUnknownError):
+        member.ask(call("create_role"))
+    fail(member, "3 times in a row")
+
+
+def test_a_refusal_of_the_gateways_own_is_no_answer(peer: Peers, stack: ExitStack, failing: Failing) -> None:
+    settings = MetastoreSettings(uris=(peer(Thrift(failing)).uri,))
+    target = Metastore(Upstream("far", settings, impersonate=True))
+    stack.callback(target.close)
+    member = Member("far", target, timeout_s=20)
+    for _ in range(2):
+        fail(member)
+    nobody = replace(call("get_role_names"), caller=Caller(remote=True))
+    with pytest.raises(GatewayError, match="wants the user's name"):
+        member.ask(nobody)
+    fail(member)
+    fail(member, "3 times in a row")
+
+
 def test_a_caller_in_a_hurry_is_neither_an_answer_nor_a_failure(member: Member, failing: Failing) -> None:
     for _ in range(2):
         fail(member)
@@ -94,6 +118,8 @@ def test_a_caller_in_a_hurry_is_neither_an_answer_nor_a_failure(member: Member, 
         # Each connects anew, which may take all of its time on a busy machine.
         with pytest.raises((MetastoreTimeoutError, MetastoreUnreachableError)):
             member.ask(call("get_catalogs", seconds=0.1))
+        with pytest.raises((OutcomeUnknownError, MetastoreTimeoutError, MetastoreUnreachableError)):
+            member.ask(call("drop_role", seconds=0.1))
     failing.go.set()
     fail(member)
     fail(member, "3 times in a row")

@@ -11,7 +11,6 @@ from airflow_hive_federation.gateway.federation.owners import (
     OwnedName,
     Owners,
     RemoteNames,
-    matches,
 )
 from airflow_hive_federation.gateway.federation.transactions import LockIds, locked
 from airflow_hive_federation.metastore.idl import types
@@ -87,19 +86,6 @@ def test_two_local_names_of_a_database_are_answered_as_asked() -> None:
 def test_names_that_cannot_be(remotes: dict[str, RemoteNames]) -> None:
     with pytest.raises(ConfigurationError):
         Owners("main", remotes)
-
-
-def test_patterns_are_hives() -> None:
-    assert matches("far*|ours", "FAR_sales")
-    assert matches("ours|x", "ours")
-    assert not matches("far", "far_sales")
-    assert matches(None, "any")
-    # As Hive 4 calls.
-    assert matches("@hive#!", "any")
-    assert matches("@hive#FAR*", "far_sales")
-    assert not matches("@hive#far", "any")
-    assert matches("s.les", "sales")
-    assert not matches("a+", "aa")
 
 
 def test_lock_ids_name_their_owner() -> None:

@@ -458,6 +458,25 @@ def test_reading_calls_go_to_the_reading_servers(peer: Peers, gateway: Gateways,
     assert main.calls == ["create_database", "get_valid_write_ids"]
 
 
+def test_events_come_from_the_server_of_their_newest_id(
+    peer: Peers, gateway: Gateways, client: Clients
+) -> None:
+    """A server that lags behind would seem to have lost the newest events."""
+    answers = {
+        "get_all_write_event_info": [],
+        "get_current_notificationEventId": types.CurrentNotificationEventId(eventId=5),
+        "get_next_notification": types.NotificationEventResponse(events=[]),
+        "get_notification_events_count": types.NotificationEventsCountResponse(eventsCount=5),
+    }
+    main, reading = Thrift(lambda method, _: answers[method]), Thrift(lambda *_: None)
+    hms = client(gateway(peer(main).uri, reading=peer(reading).uri).front.uri)
+    hms.call("get_current_notificationEventId")
+    hms.call("get_next_notification", types.NotificationEventRequest(lastEvent=4))
+    hms.call("get_notification_events_count", types.NotificationEventsCountRequest(fromEventId=0, dbName="d"))
+    hms.call("get_all_write_event_info", types.GetAllWriteEventInfoRequest(txnId=1))
+    assert (sorted(main.calls), reading.calls) == (sorted(answers), [])
+
+
 def test_a_client_that_gives_up_ends_the_call(peer: Peers, gateway: Gateways) -> None:
     began, release = threading.Event(), threading.Event()
 

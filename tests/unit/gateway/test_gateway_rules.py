@@ -235,15 +235,21 @@ def test_answers_name_no_hidden_tables(peer: Peers, gateway: Gateways, raw: Raws
 
 def test_aliases_are_the_clients_names(peer: Peers, gateway: Gateways, raw: Raws, client: Clients) -> None:
     noted: list[dict[str, int]] = []
+    patterns: list[str] = []
 
     def serve(method: str, args: Any) -> Any:
         if method == "add_write_ids_to_min_history":
             return noted.append(args.writeIds)
+        if method == "get_databases":
+            patterns.append(args.pattern)
+            return ["sales"]
         return metastore(method, args)
 
     run = gateway(peer(Thrift(serve)).uri, aliases={"far": "sales"})
     connection = raw(run)
     assert connection.ask("get_all_databases") == {"success": ["public", "far", "secret"]}
+    assert connection.ask("get_databases", pattern="f*") == {"success": ["far"]}
+    assert patterns == ["f*|sales"]
     request = types.GetTableRequest(dbName="far", tblName="t")
     assert connection.ask("get_table_req", req=request)["success"].table.dbName == "far"
     connection.ask("add_write_ids_to_min_history", txnId=1, writeIds={"far.t": 7, "secret.t": 8})

@@ -13,7 +13,7 @@ from airflow_hive_federation.catalog.hive import keeps_events
 from airflow_hive_federation.gateway.dispatch import Gateway
 from airflow_hive_federation.gateway.federation.owners import RemoteNames
 from airflow_hive_federation.gateway.methods import ACCESS, Access
-from airflow_hive_federation.gateway.reach import BY_ID, BY_PATTERN, OF_PRIVILEGES
+from airflow_hive_federation.gateway.reach import BY_ID, BY_PATTERN, OF_CONNECTORS, OF_PRIVILEGES
 from airflow_hive_federation.gateway.rules import Exposure, Rule, Rules
 from airflow_hive_federation.gateway.thrift_front import ThriftFront
 from airflow_hive_federation.gateway.thrift_settings import ThriftSettings
@@ -52,6 +52,9 @@ def test_all_methods_about_privileges_compactions_and_tables_of_a_database_are_k
     # It finds the columns by the names of database, table and partition.
     assert _with(types.CompactionInfoStruct) - {"find_columns_with_stats"} == BY_ID
     assert {method for method in ACCESS if method.startswith("get_table_objects")} == BY_PATTERN
+    # Hive changes neither the type of a database nor its connector.
+    definitions = _with(types.Database) | _with(types.CreateDatabaseRequest)
+    assert definitions - {"alter_database", "alter_database_req"} == set(OF_CONNECTORS)
 
 
 # -- patterns ------------------------------------------------------------------------------------------------
@@ -339,6 +342,45 @@ def test_privileges_of_no_database_belong_to_the_primary_metastore(peer: Peers, 
         grants = types.PrivilegeBag(privileges=[privilege(**place)])
         assert "a privilege is of no database" in str(both.ask("grant_privileges", privileges=grants))
     assert both.far.asked == []
+
+
+# -- data connectors -----------------------------------------------------------------------------------------
+
+
+def created(method: str, **fields: Any) -> dict[str, Any]:
+    """Return the arguments of a call that creates the database ``mine``."""
+    if method == "create_database":
+        return {"database": types.Database(name="mine", **fields)}
+    connector = fields.pop("connector_name", None)
+    request = types.CreateDatabaseRequest(databaseName="mine", dataConnectorName=connector, **fields)
+    return {"createDatabaseRequest": request}
+
+
+@pytest.mark.parametrize("method", OF_CONNECTORS)
+def test_databases_of_data_connectors_are_made_by_those_who_see_all(
+    peer: Peers, gateway: Gateways, raw: Raws, method: str
+) -> None:
+    """Definitions of their tables contain the connector's password."""
+    served: list[str] = []
+    uri = peer(Thrift(lambda method, _args: served.append(method))).uri
+    limited, unlimited = raw(gateway(uri, rules=ALL_BUT_PAYROLL)), raw(gateway(uri))
+    remote = types.DatabaseType.REMOTE
+    for fields in (
+        {"type": remote, "connector_name": "pg", "remote_dbname": "payroll"},
+        {"type": remote},
+        {"connector_name": "pg"},
+        {"type": 99},
+    ):
+        arguments = created(method, **fields)
+        assert "the password of a data connector" in str(limited.ask(method, **arguments)), fields
+        assert served == []
+        unlimited.ask(method, **arguments)
+        assert served == [method]
+        served.clear()
+    for fields in ({"type": types.DatabaseType.NATIVE}, {}):
+        assert limited.ask(method, **created(method, **fields)) == {}
+        assert served == [method]
+        served.clear()
 
 
 # -- ids and counts ------------------------------------------------------------------------------------------

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from airflow_hive_federation.catalog.factories import Factory
+from airflow_hive_federation.catalog.hive import POOL_SIZE
 from airflow_hive_federation.catalog.open import Catalogs
 from airflow_hive_federation.errors import (
+    ConfigurationError,
+    HiveFederationError,
+    InvalidObjectError,
+    InvalidOperationError,
+    MetastoreAuthenticationError,
+    MetastoreProtocolError,
+    MetastoreServerError,
     MetastoreUnreachableError,
     NoSuchObjectError,
     RemoteDroppedError,
+    RemoteError,
     RemoteUnavailableError,
+    UnsupportedMethodError,
 )
 from airflow_hive_federation.metastore.idl import types
+from airflow_hive_federation.remotes.refresh import OnDropped
 from airflow_hive_federation.remotes.session import Remotes
 from airflow_hive_federation.remotes.statement import Kind, Name
 from tests.support.catalog_contract import DATABASE, NAMES, tables
@@ -71,6 +83,153 @@ def test_a_table_that_an_answer_lacks_is_asked_for_by_its_name(
     assert remotes.refresh(Kind.DATABASE, MIRROR, whole=True).dropped == ["plain"]
 
 
+@pytest.fixture
+def refusing(far: MemoryCatalog, monkeypatch: pytest.MonkeyPatch) -> Callable[[HiveFederationError], None]:
+    """Let the remote answer with an error when it is asked for the table ``plain``."""
+    answered = far.get_table
+
+    def refuse(error: HiveFederationError) -> None:
+        def get_table(database: str, table: str) -> types.Table:
+            if table == "plain":
+                raise error
+            return answered(database, table)
+
+        monkeypatch.setattr(far, "get_table", get_table)
+
+    return refuse
+
+
+REFUSALS = (
+    MetastoreServerError("bob has no privilege to read it."),
+    InvalidOperationError("bob has no privilege to read it."),
+    InvalidObjectError("Its metadata cannot be read."),
+    ConfigurationError("bob has no privilege to read it.", remedy="Grant it."),
+)
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("part", ["list", "tables"])
+def test_a_hidden_table_that_the_remote_refuses_to_read_keeps_its_link(
+    remotes: Remotes,
+    near: MemoryMetastore,
+    far: MemoryCatalog,
+    lacking: Callable[[str], None],
+    refusing: Callable[[HiveFederationError], None],
+    part: str,
+    error: HiveFederationError,
+) -> None:
+    """The filter of a metastore's authorization hides it from lists, and its listener refuses the read."""
+    remotes.run(MAKE_MIRROR)
+    for name in ("plain", "parted"):
+        put_changed(far, name)
+    lacking(part)
+    refusing(error)
+    before = near.tables["mirror", "plain"]
+    report = remotes.refresh(Kind.DATABASE, MIRROR, whole=True)
+    assert report.skipped == {"plain": f"the remote hides it, and refuses to read it: {error}"}
+    assert (report.altered, report.dropped) == (["parted"], [])
+    assert near.tables["mirror", "plain"] == before
+    assert remotes.link(Kind.DATABASE, MIRROR).event_id == report.event_id == far.last_event_id()
+    # Events go on from there.
+    report = remotes.refresh(Kind.DATABASE, MIRROR)
+    assert (report.whole, report.skipped, report.changed) == (False, {}, False)
+
+
+def test_an_event_of_a_hidden_table_that_the_remote_refuses_to_read(
+    remotes: Remotes,
+    near: MemoryMetastore,
+    far: MemoryCatalog,
+    lacking: Callable[[str], None],
+    refusing: Callable[[HiveFederationError], None],
+) -> None:
+    remotes.run(MAKE_MIRROR)
+    for name in ("plain", "parted"):
+        put_changed(far, name)
+    lacking("list")
+    refusing(MetastoreServerError("bob has no privilege to read it."))
+    report = remotes.refresh(Kind.DATABASE, MIRROR)
+    assert (report.whole, report.altered, report.dropped) == (False, ["parted"], [])
+    assert "bob has no privilege" in report.skipped["plain"]
+    assert links(near) == ["parted", "plain"]
+    assert remotes.link(Kind.DATABASE, MIRROR).event_id == far.last_event_id()
+    # A table that was never linked is left out in the same way.
+    with near.served() as settings, Remotes(settings) as local:
+        local.run("DROP REMOTE TABLE mirror.plain")
+    put_changed(far, "plain")
+    assert list(remotes.refresh(Kind.DATABASE, MIRROR).skipped) == ["plain"]
+
+
+def test_an_event_of_a_listed_table_that_the_remote_refuses_to_read(
+    remotes: Remotes, far: MemoryCatalog, refusing: Callable[[HiveFederationError], None]
+) -> None:
+    """The position stays, so that its change is not lost."""
+    remotes.run(MAKE_MIRROR)
+    position = remotes.link(Kind.DATABASE, MIRROR).event_id
+    put_changed(far, "plain")
+    refusing(MetastoreServerError("The database is away."))
+    with pytest.raises(MetastoreServerError, match="away"):
+        remotes.refresh(Kind.DATABASE, MIRROR)
+    assert remotes.link(Kind.DATABASE, MIRROR).event_id == position
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (MetastoreProtocolError("It is another server."), RemoteError),
+        (MetastoreAuthenticationError("It does not know bob."), MetastoreAuthenticationError),
+        (UnsupportedMethodError("It has no such call."), UnsupportedMethodError),
+    ],
+)
+def test_an_error_of_the_whole_remote_fails_the_refresh(
+    remotes: Remotes,
+    near: MemoryMetastore,
+    lacking: Callable[[str], None],
+    refusing: Callable[[HiveFederationError], None],
+    error: HiveFederationError,
+    raised: type[HiveFederationError],
+) -> None:
+    remotes.run(MAKE_MIRROR)
+    lacking("list")
+    refusing(error)
+    with pytest.raises(raised):
+        remotes.refresh(Kind.DATABASE, MIRROR, whole=True)
+    assert links(near) == ["parted", "plain"]
+
+
+def test_tables_that_are_gone_are_asked_for_side_by_side(
+    remotes: Remotes, near: MemoryMetastore, far: MemoryCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(POOL_SIZE - 1):
+        table: Any = tables("file:/far")["plain"][0]
+        table.tableName = f"plain{number}"
+        far.put_table(table)
+    remotes.run(MAKE_MIRROR)
+    gone = [name for name in links(near) if name.startswith("plain")]
+    for name in gone:
+        far.drop_table(DATABASE, name)
+    together = threading.Barrier(POOL_SIZE, timeout=60)
+    asked: list[str] = []
+
+    def get_table(database: str, table: str) -> types.Table:
+        if table in gone:
+            together.wait()
+        return MemoryCatalog.get_table(far, database, table)
+
+    def get_database(name: str) -> types.Database:
+        asked.append(name)
+        return MemoryCatalog.get_database(far, name)
+
+    monkeypatch.setattr(far, "get_table", get_table)
+    monkeypatch.setattr(far, "get_database", get_database)
+    for whole in (False, True):
+        asked.clear()
+        report = remotes.refresh(Kind.DATABASE, MIRROR, whole=whole, on_dropped=OnDropped.KEEP)
+        assert (report.whole, report.gone) == (whole, gone)
+        # Once before the tables, and once for all that are gone.
+        assert asked == [DATABASE, DATABASE]
+    assert links(near) == ["parted", *gone]
+
+
 @pytest.mark.parametrize("part", ["list", "tables"])
 def test_a_table_whose_owner_does_not_answer_keeps_its_link(
     remotes: Remotes,
@@ -80,7 +239,7 @@ def test_a_table_whose_owner_does_not_answer_keeps_its_link(
     monkeypatch: pytest.MonkeyPatch,
     part: str,
 ) -> None:
-    """A federating gateway with ``on_missing = "partial"`` answers like this."""
+    """A federating gateway with ``on_missing = "partial"`` answers like this over gRPC."""
     remotes.run(MAKE_MIRROR)
     position = remotes.link(Kind.DATABASE, MIRROR).event_id
     put_changed(far, "parted")

@@ -13,6 +13,7 @@ from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.kinds import TableKind, TableWork
 from airflow_hive_federation.replication.format.manifest import TableChanges, TableEntry
 from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
+from airflow_hive_federation.replication.format.unfinished import MADE_ROOM
 from airflow_hive_federation.replication.load.making_room import PartitionRoom, needs_room
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from tests.support.dumps import POLICY, manifest
@@ -74,3 +75,5 @@ def test_a_gone_partition_whose_directory_has_files_of_another(
     assert needs_room(entry)
     room.make(document, entry)
     assert target.dropped == dropped
+    # A take-over may find the load killed before it writes its copy plan.
+    assert directory.exists(MADE_ROOM) == bool(dropped)
