@@ -277,7 +277,7 @@ class CycleLostError(CycleRunningError):
 
 
 class CompactionRunningError(ReplicationError, retryable=True):
-    """The target compacts where a load places a result of the source; ``table``, ``partition`` name it."""
+    """A compaction of the target is in the way of a load; ``table`` and ``partition`` name it."""
 
 
 class GroupMembershipError(ReplicationError):

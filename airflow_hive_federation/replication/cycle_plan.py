@@ -21,12 +21,8 @@ from airflow_hive_federation.replication.format.kinds import TableWork
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import unfinished_loads
-from airflow_hive_federation.replication.load.copying import (
-    EarlierCopies,
-    TableCopy,
-    files_there,
-    plan_copy,
-)
+from airflow_hive_federation.replication.load.copying import EarlierCopies, TableCopy, plan_copy
+from airflow_hive_federation.replication.load.target_files import files_there
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers

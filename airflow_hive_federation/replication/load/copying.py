@@ -10,7 +10,7 @@ moved when it is whole (see :mod:`.placing`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -27,8 +27,7 @@ from airflow_hive_federation.progress.cycle_events import CopyPlanned, TableCopi
 from airflow_hive_federation.progress.observers import Observer
 from airflow_hive_federation.replication.format.directory import DumpDirectory
 from airflow_hive_federation.replication.format.files import VisibleFile
-from airflow_hive_federation.replication.format.kinds import TableKind
-from airflow_hive_federation.replication.format.tables import PartitionLine, TableDocument
+from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads
 from airflow_hive_federation.replication.load.own_compactions import (
     OwnCompactions,
@@ -36,7 +35,6 @@ from airflow_hive_federation.replication.load.own_compactions import (
     directories_of,
     divided,
 )
-from airflow_hive_federation.replication.replica.external_claims import is_external_claim
 from airflow_hive_federation.replication.replica.layout import STAGE, TargetLayout, final_uri
 from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.filesystem import (
@@ -46,7 +44,6 @@ from airflow_hive_federation.storage.filesystem import (
     join,
     parse_location,
 )
-from airflow_hive_federation.storage.listing import list_many
 from airflow_hive_federation.storage.options import StorageOptions
 from airflow_hive_federation.storage.plan_files import read_plan
 from airflow_hive_federation.storage.publishing import remove_file
@@ -156,49 +153,6 @@ class EarlierCopies:
         return index.digests(table) if table in index else {}
 
 
-def files_there(
-    layout: TargetLayout, document: TableDocument, options: StorageOptions | None = None
-) -> dict[str, FileEntry]:
-    """List the files in the target's directories of a dump's table, by canonical URI.
-
-    A table whose directory is ``external_base`` has claims beside its files, which are not listed.
-    """
-    return _listed(list(_roots(layout, document)), options)
-
-
-def partition_files_there(
-    layout: TargetLayout,
-    document: TableDocument,
-    partitions: Iterable[PartitionLine],
-    options: StorageOptions | None = None,
-) -> dict[str, FileEntry]:
-    """List the files in the target's directories of some partitions of a managed table, by canonical URI.
-
-    :param partitions: the partitions; none lies inside another.
-    """
-    root = layout.directory(document, document.location, "")
-    places = [layout.directory(document, line.location, line.name) for line in partitions]
-    # Paths are those below the table's directory, as in a listing of the whole table.
-    return {
-        uri: FileEntry(
-            path=uri.removeprefix(canonical(root)).lstrip("/"),
-            size_bytes=entry.size_bytes,
-            modified_ns=entry.modified_ns,
-        )
-        for uri, entry in _listed(places, options).items()
-    }
-
-
-def _listed(roots: Sequence[str], options: StorageOptions | None) -> dict[str, FileEntry]:
-    listings = list_many(list(roots), options=options, missing_ok=True)
-    return {
-        canonical(join(root, entry.path)): entry
-        for root, entries in listings.items()
-        for entry in entries
-        if not is_external_claim(entry.path)
-    }
-
-
 def plan_copy(
     directory: DumpDirectory,
     layout: TargetLayout,
@@ -219,7 +173,7 @@ def plan_copy(
     :param directory: the dump.
     :param layout: maps its tables to the target.
     :param document: the table's document.
-    :param there: the files on the target, see :func:`files_there`.
+    :param there: the files on the target, see :func:`.target_files.files_there`.
     :param visible: highest write id that readers of the target see; ``None`` for a table that does not exist.
     :param before: size and modification time of the source's files when they were last copied, by URI: for
         tables that are not transactional, whose files may change.
@@ -407,15 +361,6 @@ def partition_names(
         canonical(layout.directory(document, line.location, line.name)): line.name
         for line in directory.partitions(document.name, only=only)
     }
-
-
-def _roots(layout: TargetLayout, document: TableDocument) -> Iterator[str]:
-    if document.kind is TableKind.EXTERNAL:
-        for place in document.places:
-            yield layout.directory(document, place.location, place.partition)
-    else:
-        # Partitions of a replica lie below their table.
-        yield layout.directory(document, document.location, "")
 
 
 def _stage(layout: TargetLayout, document: TableDocument, file: VisibleFile) -> tuple[str, str] | None:

@@ -19,12 +19,12 @@ from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.progress.events import TableCreated
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.load.copying import files_there
 from airflow_hive_federation.replication.load.creating import changed_by_others, is_ours
 from airflow_hive_federation.replication.load.given_up import check_given_up, remove_given_up
 from airflow_hive_federation.replication.load.kept_out import end_left
 from airflow_hive_federation.replication.load.making_room import made_before
 from airflow_hive_federation.replication.load.survey import Survey, is_noted, note_placed
+from airflow_hive_federation.replication.load.target_files import files_there
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id

@@ -8,8 +8,8 @@ The load has these steps, in this order; each can be killed and repeated:
    Meanwhile, the source's transactions are opened on the target, existing transactional tables get their
    write ids, and those that keep their shape lose the statistics of their rows: readers see nothing of it,
    however long the copy takes to succeed.
-4. Functions and tables get their new shape, and new tables their write ids. Before that, what killed loads
-   have left leaves the directories of new tables and partitions (see :mod:`.remains`).
+4. Functions and tables get their new shape, and new tables their write ids. Before that, the remains of
+   killed loads and compactions leave the directories of new tables and partitions (see :mod:`.remains`).
 5. The transactions end in the source's order: with each, its rows become visible, in all tables at once (see
    :mod:`.replay`). Consecutive transactions that wrote to different tables are one (see :mod:`.merging`).
 6. Partitions, tables and files that the source no longer has are dropped.
@@ -82,7 +82,8 @@ def load_into_target(
     :raises TargetNotOursError: the target database is not this policy's.
     :raises TargetChangedError: the target stands at another event, somebody wrote to it, a table of it is
         not the policy's, or rows would show twice after compactions of both sides.
-    :raises CompactionRunningError: a compaction of the target is in the way of one of the source.
+    :raises CompactionRunningError: a compaction of the target is in the way of one of the source, or of a
+        table or partition that was dropped and is made anew.
     :raises LocationConflictError: tables would share or nest directories of the target.
     :raises HiddenLocationError: Hive would hide tables of the target.
     """

@@ -1,20 +1,22 @@
-"""Finds what killed loads have left where the target has neither the table nor the partition.
+"""Finds what was left where the target has neither the table nor the partition.
 
 A load copies the files of a new table or partition before it creates it. If it ends in between, and the
 source drops the table or partition and makes it again, files of the former one are in the directory of the
-present one. Readers would see them as soon as their write ids are valid; a file of the same name and size
-may have other rows; and some readers take an empty base for one that hides all deltas below it.
+present one. A compaction of the target leaves its result there if the partition is dropped while it works
+(:mod:`.left_compactions`). Readers would see such files as soon as their write ids are valid; a file of the
+same name and size may have other rows; and some readers take an empty base for one that hides all deltas
+below it.
 
 In such a directory nobody reads anything, so a load makes it hold the files of its dump alone: it removes
-files that loads of the policy have placed there, and refuses all others. Files of the dump that are in place
-count only if a load has copied just these; all others are copied, which compares their digests.
+files that loads of the policy have placed there, and what the target's compactor has made of them. It refuses
+all others, unless it repairs the table. Files of the dump that are in place count only if a load has copied
+just these; all others are copied, which compares their digests.
 """
 
 from __future__ import annotations
 
-import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,13 +30,15 @@ from airflow_hive_federation.replication.format.files import VisibleFile
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import begun_loads
 from airflow_hive_federation.replication.load.copying import partition_names
+from airflow_hive_federation.replication.load.left_compactions import LeftCompactions
+from airflow_hive_federation.replication.load.target_files import TargetFiles
 from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.replica.foreign_writes import ForeignWrite, PlacedFile, foreign_file
 from airflow_hive_federation.replication.replica.layout import TargetLayout, final_uri
 from airflow_hive_federation.storage.durable import sync_directories
 from airflow_hive_federation.storage.empty_directories import remove_empty_directory
-from airflow_hive_federation.storage.filesystem import canonical, innermost, join
-from airflow_hive_federation.storage.listing import is_there, list_many
+from airflow_hive_federation.storage.filesystem import canonical, innermost
+from airflow_hive_federation.storage.listing import is_there
 from airflow_hive_federation.storage.plan_files import read_outcomes
 from airflow_hive_federation.storage.publishing import remove_file
 
@@ -54,9 +58,11 @@ class TableRemains:
 
     :param unread: canonical URIs of these directories.
     :param there: the files on the target without those in ``unread`` that are not known as the dump's.
-    :param surplus: URIs of files that loads of the policy placed, and that the dump does not have.
+    :param surplus: URIs of files that are removed: loads of the policy placed them, or the target's compactor
+        made them of such files, or they are foreign ones of a table that is repaired; and the dump does not
+        have them.
     :param empty: URIs of empty bases and deltas.
-    :param foreign: files that no load of the policy placed, and that readers would see.
+    :param foreign: other files that readers would see.
     """
 
     unread: frozenset[str] = frozenset()
@@ -87,7 +93,7 @@ class _Records:
 
 
 class Remains:
-    """The remains of loads of a policy in the directories of a dump's transactional tables.
+    """The remains of loads and compactions in the directories of a dump's transactional tables.
 
     :param client: client of the target.
     :param directory: the dump that is about to be loaded.
@@ -100,51 +106,65 @@ class Remains:
         self._layout = layout
         self._policy = layout.policy
         self._options = layout.policy.storage_options
+        self._left = LeftCompactions(client, directory, layout)
         self._found: dict[str, TableRemains] = {}
 
-    def find(
-        self, document: TableDocument, there: Mapping[str, FileEntry], only: Collection[str] | None
-    ) -> TableRemains:
+    def find(self, document: TableDocument, there: TargetFiles, only: Collection[str] | None) -> TableRemains:
         """Find the remains in the directories of a table, and note them for :meth:`remove`.
 
-        :param there: the files on the target, by canonical URI.
+        :param there: the content of the directories on the target.
         :param only: names of the partitions that the load works on; ``None`` for the whole table.
+        :raises CompactionRunningError: a compaction of the target works in the directory of a partition that
+            was dropped.
         """
-        name = document.name
+        name, files = document.name, there.files
         self._found.pop(name, None)
         unread = self._unread(document, only) if document.kind.transactional else frozenset()
-        inside = {uri: entry for uri, entry in there.items() if innermost(uri, unread)} if unread else {}
-        empty = self._empty(unread)
+        inside = {uri: entry for uri, entry in files.items() if innermost(uri, unread)} if unread else {}
+        empty = _empty(there, unread)
         if (inside or empty) and (occupied := self._occupied(document, unread)):
             unread -= occupied
             inside = {uri: entry for uri, entry in inside.items() if innermost(uri, unread)}
             empty = tuple(uri for uri in empty if innermost(uri, unread))
         if not (inside or empty):
-            return TableRemains(unread=unread, there=there)
+            return TableRemains(unread=unread, there=files)
         wanted = {
             canonical(self._layout.file(document, file)): file
             for file in self._directory.files(name, only=only)
         }
         records = self._records(name, {canonical(final_uri(uri)) for uri in inside})
-        known, surplus, foreign = set(), [], []
+        known, surplus, others = set(), set(), {}
         for uri, entry in inside.items():
             of_file = records[canonical(final_uri(uri))]
             if uri in wanted:
                 if of_file.is_copy_of(_version(wanted[uri])):
                     known.add(uri)
             elif of_file.accounts_for(entry):
-                surplus.append(uri)
-            elif hidden_name(entry.path) is None:
-                foreign.append(foreign_file(name, uri, entry))
+                surplus.add(uri)
+            else:
+                others[uri] = entry
+        surplus |= self._to_remove(document, unread, others, empty, wanted)
         found = TableRemains(
             unread=unread,
-            there={uri: entry for uri, entry in there.items() if uri not in inside or uri in known},
+            there={uri: entry for uri, entry in files.items() if uri not in inside or uri in known},
             surplus=tuple(sorted(surplus)),
             empty=empty,
-            foreign=tuple(foreign),
+            foreign=tuple(
+                foreign_file(name, uri, entry, unread=True)
+                for uri, entry in others.items()
+                if uri not in surplus and hidden_name(entry.path) is None
+            ),
         )
         self._found[name] = found
         return found
+
+    def without(self, table: str, there: Mapping[str, FileEntry]) -> Mapping[str, FileEntry]:
+        """Return the files of a table that :meth:`remove` leaves.
+
+        :param there: the files on the target, by canonical URI.
+        """
+        surplus = set(self._found[table].surplus) if table in self._found else ()
+        return {uri: entry for uri, entry in there.items() if uri not in surplus} if surplus else there
 
     def remove(self, step: Steps, *, observer: Observer, check: Callable[[], None]) -> None:
         """Remove the remains that were found, before the tables and partitions are made.
@@ -170,7 +190,7 @@ class Remains:
             check()
             remove_empty_directory(directory, self._options)
         # A crash must not bring these files back below a table that exists by then.
-        left = {*directories, *found.unread}
+        left = directories | {innermost(uri, found.unread) for uri in (*found.surplus, *found.empty)}
         sync_directories(uri for uri in left if is_there(uri, options=self._options))
 
     def _unread(self, document: TableDocument, only: Collection[str] | None) -> frozenset[str]:
@@ -194,15 +214,28 @@ class Remains:
         partitions = self._client.get_partitions_of(database, table, names) if names else ()
         return {name_of(document.table, partition) for partition in partitions}
 
-    def _empty(self, unread: Collection[str]) -> tuple[str, ...]:
-        """Return the empty bases and deltas that copies have left which ended before their first file."""
-        listings = list_many(sorted(unread), options=self._options, missing_ok=True, empty_directories=True)
-        return tuple(
-            join(place, entry.path.rstrip("/"))
-            for place, entries in listings.items()
-            for entry in entries
-            if entry.path.endswith("/") and is_acid_directory(posixpath.basename(entry.path.rstrip("/")))
-        )
+    def _to_remove(
+        self,
+        document: TableDocument,
+        unread: Collection[str],
+        others: Mapping[str, FileEntry],
+        empty: Iterable[str],
+        wanted: Iterable[str],
+    ) -> set[str]:
+        """Return those files that no load has placed and that are removed all the same.
+
+        :param others: the files that no load has placed.
+        :param empty: the empty bases and deltas.
+        :param wanted: URIs of the files of the dump.
+        """
+        directories = {uri: _acid_directory(uri, unread) for uri in others}
+        cleared = set(self._left.among(document, {*directories.values(), *empty}))
+        gone: set[str] = set()
+        if document.name in self._directory.manifest().repair_plan.tables:
+            gone = {uri for uri, entry in others.items() if hidden_name(entry.path) is None}
+            # Hidden files alone make a base that some readers take for an empty one.
+            cleared |= {directories[uri] for uri in gone} - {uri.rpartition("/")[0] for uri in wanted}
+        return gone | {uri for uri, directory in directories.items() if directory and directory in cleared}
 
     def _occupied(self, document: TableDocument, unread: Collection[str]) -> frozenset[str]:
         """Return those of the directories that another object of the target has, too."""
@@ -251,6 +284,28 @@ def _version(file: VisibleFile) -> _Version:
     if file.filtered or file.side_file or not file.modified_ns:
         return None
     return canonical(file.uri), file.size_bytes, file.modified_ns
+
+
+def _empty(there: TargetFiles, unread: Collection[str]) -> tuple[str, ...]:
+    """Return the empty bases and deltas, most often of copies that ended before their first file."""
+    return tuple(
+        uri
+        for uri in there.empty
+        if is_acid_directory(uri.rpartition("/")[2]) and uri not in unread and innermost(uri, unread)
+    )
+
+
+def _acid_directory(uri: str, places: Collection[str]) -> str:
+    """Return the base or delta of a table or partition that holds a file; an empty text outside of one.
+
+    :param places: canonical URIs of the directories of tables or partitions.
+    """
+    directory = innermost(uri, places)
+    for name in uri.removeprefix(directory).lstrip("/").split("/")[:-1]:
+        directory = f"{directory}/{name}"
+        if is_acid_directory(name):
+            return directory
+    return ""
 
 
 def _between(uri: str, places: Collection[str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from airflow_hive_federation.replication.format.files import PlacedTime
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads, begun_loads
-from airflow_hive_federation.replication.load.copying import files_there
+from airflow_hive_federation.replication.load.target_files import files_there
 from airflow_hive_federation.replication.metadata.definitions import name_of
 from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.replica import markers

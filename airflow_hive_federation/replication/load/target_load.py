@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from airflow_hive_federation.errors import TargetChangedError
 from airflow_hive_federation.metastore.idl import types
-from airflow_hive_federation.model.files import CopyItem, FileEntry
+from airflow_hive_federation.model.files import CopyItem
 from airflow_hive_federation.progress.events import DanglingAborted, FilesCopied
 from airflow_hive_federation.progress.kinds import Step
 from airflow_hive_federation.progress.observers import Observer, Steps
@@ -23,9 +23,7 @@ from airflow_hive_federation.replication.load.convergence import TableConvergenc
 from airflow_hive_federation.replication.load.copying import (
     EarlierCopies,
     TableCopy,
-    files_there,
     move_renamed,
-    partition_files_there,
     plan_copy,
     remove_extraneous,
     report_copies,
@@ -42,6 +40,7 @@ from airflow_hive_federation.replication.load.replayed_writes import ReplayedWri
 from airflow_hive_federation.replication.load.summary import CopyRunner, LoadSummary
 from airflow_hive_federation.replication.load.survey import Survey
 from airflow_hive_federation.replication.load.target_compactions import TargetCompactions
+from airflow_hive_federation.replication.load.target_files import TargetFiles, content_there
 from airflow_hive_federation.replication.load.target_functions import TargetFunctions
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.load.whole_dump import check_dump
@@ -345,19 +344,16 @@ class TargetLoad:
             replaced = entry.work is TableWork.REPLACE
             foreign += survey.dropped(name) if replaced else survey.partitions(name)
         if entry.kind.has_files:
-            present = self._files_there(entry)
-            foreign += () if trusted else survey.files(self._document(name), present)
-            if not needs_room(entry):
-                foreign += [write for write in self._plan_copy(entry, present) if write not in foreign]
+            present = self._content_there(entry)
+            # The remains that the load removes are not suspect.
+            foreign += () if needs_room(entry) else self._plan_copy(entry, present)
+            files = self._remains.without(name, present.files)
+            foreign += () if trusted else survey.files(self._document(name), files)
         return foreign
 
-    def _files_there(self, entry: TableEntry) -> Mapping[str, FileEntry]:
-        document, options = self._document(entry.name), self._policy.storage_options
-        only = self._only(entry)
-        if only is None:
-            return files_there(self._layout, document, options)
-        lines = self._directory.partitions(entry.name, only=only)
-        return partition_files_there(self._layout, document, lines, options)
+    def _content_there(self, entry: TableEntry) -> TargetFiles:
+        document, only = self._document(entry.name), self._only(entry)
+        return content_there(self._directory, self._layout, document, only, total=entry.partitions)
 
     def _only(self, entry: TableEntry) -> frozenset[str] | None:
         """Return the partitions of a table that the load works on; ``None`` for all of them.
@@ -374,12 +370,12 @@ class TargetLoad:
         foreign: list[ForeignWrite] = []
         for entry in self._concerned:
             if entry.kind.has_files and entry.name not in self._copies:
-                foreign += self._plan_copy(entry, self._files_there(entry))
+                foreign += self._plan_copy(entry, self._content_there(entry))
         refuse_foreign_writes(self._database, self._policy.name, foreign)
         self._places.spare_shared(self._copies)
         move_renamed(self._copies, self._earlier_copies)
 
-    def _plan_copy(self, entry: TableEntry, present: Mapping[str, FileEntry]) -> Sequence[ForeignWrite]:
+    def _plan_copy(self, entry: TableEntry, present: TargetFiles) -> Sequence[ForeignWrite]:
         """Plan the copy of a table; return the files of others that readers would see in new directories."""
         name, document = entry.name, self._document(entry.name)
         remains = self._remains.find(document, present, self._only(entry))

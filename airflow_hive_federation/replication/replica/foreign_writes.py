@@ -7,15 +7,17 @@ load compares the target with the records of earlier loads, before it places or 
 The evidence comes from the dumps of a policy, which record the highest write id of each table after each
 load, the names of partitions, and the files that were placed. Three kinds of files are not foreign:
 directories that the target's own compactor made (their write ids are not above the recorded one), remains of
-a killed load of the same policy, and hidden files, which no reader opens.
+a killed load of the same policy, and hidden files, which no reader opens. In the directory of a table or
+partition that the target does not have, each other file is foreign (:mod:`..load.remains`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
+from operator import attrgetter
 
 from airflow_hive_federation.acid.names import is_acid_directory, parse_directory
 from airflow_hive_federation.errors import AcidFormatError, TargetChangedError
@@ -33,13 +35,16 @@ class ForeignWrite:
 
     :param table: the table, empty for a function of the database.
     :param what: the write ids, partition, file or function, in words.
+    :param unread: it is a file of a table or partition that the target does not have.
     """
 
     table: str
     what: str
+    unread: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.table}: {self.what}" if self.table else self.what
+        named = f"{self.table}: {self.what}" if self.table else self.what
+        return f"{named}, of a table or partition that the target does not have" if self.unread else named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +69,9 @@ def refuse_foreign_writes(database: str, policy: str, foreign: Iterable[ForeignW
     :param policy: name of the policy.
     :raises TargetChangedError: the target holds some; ``differences`` names each.
     """
-    writes = sorted(map(str, foreign))
+    # Of two equal ones, that of an unread file has more to say.
+    each = {write: write for write in sorted(foreign, key=attrgetter("unread"))}
+    writes = sorted(map(str, each.values()))
     if not writes:
         return
     more = [f"and {len(writes) - SHOWN} more"] if len(writes) > SHOWN else []
@@ -74,7 +81,9 @@ def refuse_foreign_writes(database: str, policy: str, foreign: Iterable[ForeignW
         + "\n  ".join([*writes[:SHOWN], *more]),
         remedy="Stop the writer, and copy its rows elsewhere if they are needed. Then repair the replica "
         "(RepairReplicaOperator, hive-federation replicate repair), or drop the named tables on the target: "
-        "the next cycle copies them anew. A table that is to be written on the target leaves the policy by "
+        "the next cycle copies them anew. No repair finds files of a table or partition that the target does "
+        "not have: remove them, or move them elsewhere. "
+        "A table that is to be written on the target leaves the policy by "
         "exclude_tables, and the target database first.",
         differences=writes,
     )
@@ -171,10 +180,13 @@ def unplaced(
     return remaining
 
 
-def foreign_file(table: str, uri: str, entry: FileEntry) -> ForeignWrite:
-    """Name a file that no load placed in its present state."""
+def foreign_file(table: str, uri: str, entry: FileEntry, *, unread: bool = False) -> ForeignWrite:
+    """Name a file that no load placed in its present state.
+
+    :param unread: the target does not have the table or partition in whose directory it lies.
+    """
     when = f", modified {_moment(entry.modified_ns // 1_000_000_000)}" if entry.modified_ns else ""
-    return ForeignWrite(table=table, what=f"file {uri} ({size(entry.size_bytes)}{when})")
+    return ForeignWrite(table=table, what=f"file {uri} ({size(entry.size_bytes)}{when})", unread=unread)
 
 
 def names_digest(names: Iterable[str]) -> str:

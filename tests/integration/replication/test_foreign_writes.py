@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
-from airflow_hive_federation.errors import TargetChangedError
+from airflow_hive_federation.errors import CompactionRunningError, TargetChangedError
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.replication.cycle import dump_next_increment, load_dump
 from airflow_hive_federation.replication.format.manifest import RepairPlan
@@ -207,6 +207,67 @@ def test_what_a_repair_mends_is_not_refused(site: Site) -> None:
     assert not (replica(site, "ext") / "theirs").exists()
     change_source(site)
     site.cycle()
+
+
+def test_what_a_compaction_leaves_of_a_dropped_partition_is_ours(site: Site) -> None:
+    """The metastore forgets the request with the partition, while the worker goes on."""
+    place = replica(site, "acid") / "p=one"
+    with connected(site.target) as client:
+        (txn,) = client.open_txns(1, kind=types.TxnType.COMPACTION)
+    result = f"base_0000002_v{txn:07d}"
+    with connected(site.source) as client:
+        client.drop_partitions(DATABASE, "acid", ["p=one"], delete_data=True)
+    site.cycle()
+    assert not place.exists()
+    leave(place / result)
+    with connected(site.source) as client:
+        add_partition(client, DATABASE, "one")
+        commit_files(client, DATABASE, "acid")
+    dump = site.dump().dump
+    with pytest.raises(CompactionRunningError, match=rf"{result}: its transaction {txn} is open"):
+        site.load(dump)
+    assert (place / result).exists()
+    with connected(site.target) as client:
+        client.commit_txn(txn)
+    site.load(dump)
+    assert [path.name for path in place.iterdir()] == ["delta_0000003_0000003_0000"]
+    # The same of a table. The next one of its name has other write ids.
+    with connected(site.source) as client:
+        client.drop_table(DATABASE, "acid", delete_data=True)
+    site.cycle()
+    leave(place / result)
+    with connected(site.source) as client:
+        make_table(client, DATABASE, "acid", partitioned=True)
+        add_partition(client, DATABASE, "one")
+        commit_files(client, DATABASE, "acid")
+    site.cycle()
+    assert [path.name for path in place.iterdir()] == ["delta_0000001_0000001_0000"]
+
+
+def leave(result: Path) -> None:
+    """A result of a compaction, as a worker of Hive writes it."""
+    result.mkdir(parents=True)
+    for name in ("bucket_00000", "_orc_acid_version"):
+        (result / name).write_text(name, encoding="utf-8")
+
+
+def test_files_of_a_partition_that_the_target_does_not_have(site: Site) -> None:
+    with connected(site.source) as client:
+        add_partition(client, DATABASE, "new")
+    change_source(site)
+    # No load has placed rows there, whatever the name of the directory.
+    leave(replica(site, "acid") / "p=new" / "base_0000001_v0000001")
+    named = r"_v0000001/bucket_00000 \(.*\), of a table or partition that the target does not have"
+    there = contents(replica(site, "acid"))
+    with pytest.raises(TargetChangedError, match=named):
+        site.cycle()
+    assert contents(replica(site, "acid")) == there
+    repair_plan = RepairPlan(tables=frozenset({"acid"}))
+    with pool(site.source.uri) as source_pool, pool(site.target.uri) as target_pool:
+        dump = dump_next_increment(source_pool, target_pool, site.policy, repair_plan=repair_plan).dump
+    site.load(dump)
+    delta = replica(site, "acid") / "p=new" / "delta_0000003_0000003_0000"
+    assert list(delta.parent.iterdir()) == [delta]
 
 
 def test_what_a_killed_load_left_is_ours(site: Site) -> None:

@@ -18,7 +18,8 @@ from airflow_hive_federation.replication.format.files import DataLocation, Visib
 from airflow_hive_federation.replication.format.kinds import TableKind
 from airflow_hive_federation.replication.format.manifest import TableEntry
 from airflow_hive_federation.replication.format.tables import TableDocument
-from airflow_hive_federation.replication.load.copying import files_there, plan_copy
+from airflow_hive_federation.replication.load.copying import plan_copy
+from airflow_hive_federation.replication.load.target_files import files_there
 from airflow_hive_federation.replication.load.target_places import TargetPlaces
 from airflow_hive_federation.replication.metadata import external_tables
 from airflow_hive_federation.replication.metadata.external_tables import ExternalEntry
