@@ -31,10 +31,9 @@ from airflow_hive_federation.ingest.inputs import (
     first_record,
     parquet_batches,
     quoted_records,
-    refuse_passed_over,
-    remaining,
     text_records,
 )
+from airflow_hive_federation.ingest.places import Places
 from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget, Stopped
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.progress.events import RecordsIngested
@@ -104,8 +103,8 @@ def ingest_files(
         handler = _Located(origins, DeadLetterFile(request.dead_letters, storage_options))
         builder = builder.with_dead_letters(handler, limit=request.dead_letter_limit)
     with builder.connect() as connection:
-        start = Position.of(connection.committed_position)
-        refuse_passed_over(files, request.inputs, start, request.name)
+        places = Places(request.inputs, files, Position.of(connection.committed_position), request.name)
+        unread = places.unread()
         run = IngestRun(
             connection,
             request,
@@ -113,11 +112,10 @@ def ingest_files(
             on_begin=origins.begin,
             stopped=stopped,
         )
-        progress = _Progress(request.table, files, start, began, observer)
-        unread = remaining(files, start)
+        progress = _Progress(request.table, files, unread, began, observer)
         for file, position in unread:
             pieces = _read(request, position, storage_options, _header_check(request, writer, file.uri))
-            _ingest(run, file, pieces, origins, progress)
+            _ingest(run, file, pieces, origins, progress, places=places)
         run.finish()
         progress.done(run.committed)
         return run.report(began, files=len(unread))
@@ -129,24 +127,27 @@ def _ingest(
     pieces: Iterator[_Piece],
     origins: _Origins,
     progress: _Progress,
+    *,
+    places: Places,
 ) -> None:
     """Write a file's records, and commit whenever the run is due for a commit."""
     for records, position, lines in pieces:
         run.begin()
         if isinstance(records, list):
             origins.add(position.uri, lines)
-        run.write(records, position.to_text())
+        run.write(records, places.position(position).to_text())
         if run.is_due():
             run.commit()
         progress.inside(file, position if isinstance(records, list) else None, run.committed)
-    run.advance(Position(uri=file.uri, offset=None).to_text())
+    places.finish(file.uri)
+    run.advance(places.position(Position(uri=file.uri, offset=None)).to_text())
     progress.behind(file, run.committed)
 
 
 class _Progress:
     """A reporter that passes the progress of a run to an observer.
 
-    :param start: position at which the run begins.
+    :param unread: the files that the run reads, each with the position to begin at.
     :param began_s: the time of the monotonic clock at the beginning.
     :param observer: receives the progress.
     """
@@ -155,7 +156,7 @@ class _Progress:
         self,
         table: str,
         files: Sequence[InputFile],
-        start: Position | None,
+        unread: Sequence[tuple[InputFile, Position]],
         began_s: float,
         observer: Observer,
     ) -> None:
@@ -163,7 +164,7 @@ class _Progress:
         self._began_s = began_s
         self._observer = observer
         self._total_bytes = sum(file.size_bytes for file in files)
-        left = sum(file.size_bytes for file, _ in remaining(files, start))
+        left = sum(file.size_bytes for file, _ in unread)
         self._before_bytes = self._total_bytes - left
         self._files = 0
 
