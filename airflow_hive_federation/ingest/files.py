@@ -27,8 +27,6 @@ from airflow_hive_federation.ingest.inputs import (
     OnHeader,
     Position,
     find_inputs,
-    first_line,
-    first_record,
     parquet_batches,
     quoted_records,
     text_records,
@@ -96,7 +94,7 @@ def ingest_files(
     began = time.monotonic()
     files = find_inputs(request.inputs, storage_options)
     origins = _Origins(may_have_header=request.file_format == "csv" and not request.header)
-    writer = _writer(request, files, storage_options)
+    writer = _writer(request)
     writer.max_record_bytes = request.max_record_bytes
     builder = request.connection(settings, writer, storage_options)
     if request.dead_letters is not None:
@@ -283,31 +281,23 @@ def _check(request: IngestRequest) -> None:
         raise ConfigurationError("There is nothing to ingest.", remedy="Name files, directories or patterns.")
 
 
-def _writer(
-    request: IngestRequest, files: Sequence[InputFile], options: StorageOptions | None
-) -> AbstractRecordWriter:
+def _writer(request: IngestRequest) -> AbstractRecordWriter:
     if request.file_format == "parquet":
         return ArrowRecordWriter()
     if request.file_format == "json":
         return StrictJsonWriter(malformed=request.malformed)
     if request.file_format == "regex":
         return StrictRegexWriter(request.regex or "", malformed=request.malformed)
-    columns: Sequence[str] | None = None
+    # Each file that is read from its beginning has its header checked then.
     if request.quote:
         dialect = Dialect(request.delimiter, request.quote)
-        if request.header and files:
-            columns = _names(request, files[-1].uri, first_record(files[-1].uri, dialect, options))
-        return QuotedInputWriter(dialect=dialect, columns=columns, malformed=request.malformed)
-    if request.header and files:
-        columns = _names(request, files[-1].uri, first_line(files[-1].uri, None, options))
-    return StrictDelimitedInputWriter(
-        field_delimiter=request.delimiter, columns=columns, malformed=request.malformed
-    )
+        return QuotedInputWriter(dialect=dialect, malformed=request.malformed)
+    return StrictDelimitedInputWriter(field_delimiter=request.delimiter, malformed=request.malformed)
 
 
-def _names(request: IngestRequest, uri: str, header: bytes | str) -> list[str]:
+def _names(request: IngestRequest, uri: str, header: bytes) -> list[str]:
     try:
-        text = header if isinstance(header, str) else header.decode("utf-8-sig")
+        text = header.decode("utf-8-sig")
         if not request.quote:
             return text.split(request.delimiter)
         fields, _ = Dialect(request.delimiter, request.quote).fields(text, len(text) + 1)

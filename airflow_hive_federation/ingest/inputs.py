@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import io
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -160,7 +160,7 @@ def quoted_records(
     options: StorageOptions | None = None,
     max_record_bytes: int = MAX_RECORD_BYTES,
     on_header: OnHeader = lambda _: None,
-) -> Generator[tuple[list[bytes], Position, Sequence[int]], None, None]:
+) -> Iterator[tuple[list[bytes], Position, Sequence[int]]]:
     """Read records of quoted CSV, many at a time, with the position after them and the first line of each.
 
     The parameters are those of :func:`text_records`.
@@ -183,22 +183,6 @@ def quoted_records(
     records, firsts = joiner.rest()
     if records:
         yield records, last, firsts
-
-
-def first_record(uri: str, dialect: Dialect, options: StorageOptions | None = None) -> str:
-    """Read the first record of a file of quoted CSV."""
-    pieces = quoted_records(Position(uri=uri, offset=0), dialect, header=False, options=options)
-    try:
-        return next((records[0].decode("utf-8-sig") for records, _, _ in pieces), "")
-    finally:
-        pieces.close()
-
-
-def first_line(uri: str, delimiter: bytes | None, options: StorageOptions | None = None) -> str:
-    """Read the first line of a file."""
-    with storage_errors(uri), _opened(uri, options) as file:
-        head = bytes(file.read(_CHUNK_BYTES))
-    return head.partition(delimiter or b"\n")[0].decode("utf-8-sig").rstrip("\r")
 
 
 def parquet_batches(

@@ -127,7 +127,7 @@ def test_hidden_files_that_are_named_later() -> None:
 
 @pytest.mark.parametrize("places", [None, {"file:/a/.": "", "file:/b/.": ""}])
 def test_a_run_over_other_named_files_loses_no_begun_file(places: dict[str, str] | None) -> None:
-    begun = Position(uri="file:/a/1", offset=7, place=places and "file:/a/.", places=places)
+    begun = Position(uri="file:/a/1", offset=7, place="file:/a/." if places else None, places=places)
     with pytest.raises(ConfigurationError, match="stopped within file:/a/1, which the inputs do not name"):
         unread(begun, ["/a/2"], ["/a/2"])
     assert unread(begun, ["/a/1", "/a/2"], ["/a/1", "/a/2"]) == ["/a/1", "/a/2"]
