@@ -251,6 +251,8 @@ def _described(report: IngestReport, name: str) -> str:
         reached = Position.of(report.position)
         if reached is None:
             return f"{report.table}: nothing to ingest; no file was found."
+        if reached.places is not None:
+            return f"{report.table}: nothing to ingest; runs of --name {name} have taken all files."
         return (
             f"{report.table}: nothing to ingest; no file comes after {reached.uri}, which --name {name} has "
             "reached. Files of another place need another name."

@@ -39,6 +39,7 @@ from airflow_hive_federation.ingest.formats.streams import records_of
 from airflow_hive_federation.ingest.formats.writers import AbstractRecordWriter
 from airflow_hive_federation.ingest.partitions import Partitions, partition_values
 from airflow_hive_federation.ingest.position import (
+    check_keeps_positions,
     check_key,
     committed_position,
     ensure_position,
@@ -249,6 +250,7 @@ class HiveStreamingConnection:
             second commit commits the other records.
         :raises HeartBeatFailure: the metastore has aborted the transaction or forgotten it.
         :raises TransactionError: the metastore refuses the commit.
+        :raises ConfigurationError: the metastore is older than Hive 4, and would not set the parameter.
         :raises ConnectionError: no metastore answers; nothing is known to be lost.
         """
         if (key is None) != (value is None):
@@ -256,6 +258,7 @@ class HiveStreamingConnection:
         with self._entered(Call.COMMIT):
             key_value = None
             if key is not None:
+                self._check_sets_parameters()
                 key_value = types.CommitTxnKeyValue(tableId=self._table.id, key=check_key(key), value=value)
             self._parse()
             with io_errors("Dead letters"):
@@ -333,12 +336,8 @@ class HiveStreamingConnection:
         )
         with metastore_errors(TransactionError, f"Connecting to {self.layout.name}"):
             if description.position_key is not None:
-                position_args = (
-                    self._client,
-                    description.database,
-                    description.table,
-                    description.position_key,
-                )
+                database, table = description.database, description.table
+                position_args = (self._client, database, table, description.position_key)
                 ensure_position(*position_args, lock_policy=description.lock_policy)
                 take_over(*position_args)
                 self._position = committed_position(*position_args)
@@ -386,6 +385,12 @@ class HiveStreamingConnection:
             raise
         finally:
             self._inside.release()
+
+    def _check_sets_parameters(self) -> None:
+        # A connection with a position has checked it.
+        if self._description.position_key is None:
+            with metastore_errors(TransactionError, f"Commit of a parameter of {self.layout.name}"):
+                check_keeps_positions(self._client, self.layout.database, self.layout.table)
 
     def _check_position(self) -> None:
         """Check, while holding the lock, that no other process has moved the position."""

@@ -27,14 +27,11 @@ from airflow_hive_federation.ingest.inputs import (
     OnHeader,
     Position,
     find_inputs,
-    first_line,
-    first_record,
     parquet_batches,
     quoted_records,
-    refuse_passed_over,
-    remaining,
     text_records,
 )
+from airflow_hive_federation.ingest.places import Places
 from airflow_hive_federation.ingest.runs import IngestReport, IngestRun, IngestTarget, Stopped
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.progress.events import RecordsIngested
@@ -97,15 +94,15 @@ def ingest_files(
     began = time.monotonic()
     files = find_inputs(request.inputs, storage_options)
     origins = _Origins(may_have_header=request.file_format == "csv" and not request.header)
-    writer = _writer(request, files, storage_options)
+    writer = _writer(request)
     writer.max_record_bytes = request.max_record_bytes
     builder = request.connection(settings, writer, storage_options)
     if request.dead_letters is not None:
         handler = _Located(origins, DeadLetterFile(request.dead_letters, storage_options))
         builder = builder.with_dead_letters(handler, limit=request.dead_letter_limit)
     with builder.connect() as connection:
-        start = Position.of(connection.committed_position)
-        refuse_passed_over(files, request.inputs, start, request.name)
+        places = Places(request.inputs, files, Position.of(connection.committed_position), request.name)
+        unread = places.unread()
         run = IngestRun(
             connection,
             request,
@@ -113,11 +110,10 @@ def ingest_files(
             on_begin=origins.begin,
             stopped=stopped,
         )
-        progress = _Progress(request.table, files, start, began, observer)
-        unread = remaining(files, start)
+        progress = _Progress(request.table, files, unread, began, observer)
         for file, position in unread:
             pieces = _read(request, position, storage_options, _header_check(request, writer, file.uri))
-            _ingest(run, file, pieces, origins, progress)
+            _ingest(run, file, pieces, origins, progress, places=places)
         run.finish()
         progress.done(run.committed)
         return run.report(began, files=len(unread))
@@ -129,24 +125,27 @@ def _ingest(
     pieces: Iterator[_Piece],
     origins: _Origins,
     progress: _Progress,
+    *,
+    places: Places,
 ) -> None:
     """Write a file's records, and commit whenever the run is due for a commit."""
     for records, position, lines in pieces:
         run.begin()
         if isinstance(records, list):
             origins.add(position.uri, lines)
-        run.write(records, position.to_text())
+        run.write(records, places.position(position).to_text())
         if run.is_due():
             run.commit()
         progress.inside(file, position if isinstance(records, list) else None, run.committed)
-    run.advance(Position(uri=file.uri, offset=None).to_text())
+    places.finish(file.uri)
+    run.advance(places.position(Position(uri=file.uri, offset=None)).to_text())
     progress.behind(file, run.committed)
 
 
 class _Progress:
     """A reporter that passes the progress of a run to an observer.
 
-    :param start: position at which the run begins.
+    :param unread: the files that the run reads, each with the position to begin at.
     :param began_s: the time of the monotonic clock at the beginning.
     :param observer: receives the progress.
     """
@@ -155,7 +154,7 @@ class _Progress:
         self,
         table: str,
         files: Sequence[InputFile],
-        start: Position | None,
+        unread: Sequence[tuple[InputFile, Position]],
         began_s: float,
         observer: Observer,
     ) -> None:
@@ -163,7 +162,7 @@ class _Progress:
         self._began_s = began_s
         self._observer = observer
         self._total_bytes = sum(file.size_bytes for file in files)
-        left = sum(file.size_bytes for file, _ in remaining(files, start))
+        left = sum(file.size_bytes for file, _ in unread)
         self._before_bytes = self._total_bytes - left
         self._files = 0
 
@@ -282,31 +281,23 @@ def _check(request: IngestRequest) -> None:
         raise ConfigurationError("There is nothing to ingest.", remedy="Name files, directories or patterns.")
 
 
-def _writer(
-    request: IngestRequest, files: Sequence[InputFile], options: StorageOptions | None
-) -> AbstractRecordWriter:
+def _writer(request: IngestRequest) -> AbstractRecordWriter:
     if request.file_format == "parquet":
         return ArrowRecordWriter()
     if request.file_format == "json":
         return StrictJsonWriter(malformed=request.malformed)
     if request.file_format == "regex":
         return StrictRegexWriter(request.regex or "", malformed=request.malformed)
-    columns: Sequence[str] | None = None
+    # Each file that is read from its beginning has its header checked then.
     if request.quote:
         dialect = Dialect(request.delimiter, request.quote)
-        if request.header and files:
-            columns = _names(request, files[-1].uri, first_record(files[-1].uri, dialect, options))
-        return QuotedInputWriter(dialect=dialect, columns=columns, malformed=request.malformed)
-    if request.header and files:
-        columns = _names(request, files[-1].uri, first_line(files[-1].uri, None, options))
-    return StrictDelimitedInputWriter(
-        field_delimiter=request.delimiter, columns=columns, malformed=request.malformed
-    )
+        return QuotedInputWriter(dialect=dialect, malformed=request.malformed)
+    return StrictDelimitedInputWriter(field_delimiter=request.delimiter, malformed=request.malformed)
 
 
-def _names(request: IngestRequest, uri: str, header: bytes | str) -> list[str]:
+def _names(request: IngestRequest, uri: str, header: bytes) -> list[str]:
     try:
-        text = header if isinstance(header, str) else header.decode("utf-8-sig")
+        text = header.decode("utf-8-sig")
         if not request.quote:
             return text.split(request.delimiter)
         fields, _ = Dialect(request.delimiter, request.quote).fields(text, len(text) + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import io
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ from airflow_hive_federation.ingest.formats.quoted import Dialect, RecordJoiner
 from airflow_hive_federation.ingest.formats.record_bounds import check_open_record
 from airflow_hive_federation.ingest.formats.writers import MAX_RECORD_BYTES
 from airflow_hive_federation.model import bounded_json
-from airflow_hive_federation.model.json_values import reader_of
+from airflow_hive_federation.model.json_values import map_of, reader_of, text
 from airflow_hive_federation.runtime.arguments import texts
 from airflow_hive_federation.storage.filesystem import canonical, open_filesystem, reading, storage_errors
 from airflow_hive_federation.storage.listing import file_size, is_there, list_children, list_files
@@ -28,7 +28,8 @@ OnHeader = Callable[[bytes], None]
 
 _CHUNK_BYTES = 4 << 20
 _ROWS = 50_000
-_HIDDEN = (".", "_")
+#: Begins the names of files and directories that are left out, as in Hive, unless they are named.
+HIDDEN = (".", "_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,18 +47,31 @@ class InputFile:
 class Position:
     """A position in the input: the files before ``uri`` were read whole, and ``uri`` up to ``offset``.
 
+    If runs read several places, the files before ``uri`` were read in its places only.
+
     :param uri: URI of the file.
     :param offset: bytes of a text file, rows of a Parquet file; ``None`` for the whole file.
     :param line: number of lines of a text file before ``offset``.
+    :param place: of several places, the one whose file is read up to ``offset``.
+    :param floor: of several places, files of others up to this URI may have been read.
+    :param places: the last file that was read of each of several places, below the place's directory; an
+        empty text for none. See :mod:`~airflow_hive_federation.ingest.places`.
     """
 
     uri: str
     offset: int | None
     line: int = 0
+    place: str | None = None
+    floor: str | None = None
+    places: Mapping[str, str] | None = None
 
     def to_text(self) -> str:
         """Return the position as the value of a table parameter."""
-        return json.dumps({"uri": self.uri, "offset": self.offset, "line": self.line}, ensure_ascii=False)
+        value: dict[str, object] = {"uri": self.uri, "offset": self.offset, "line": self.line}
+        value |= {name: text for name in ("place", "floor") if (text := getattr(self, name)) is not None}
+        if self.places is not None:
+            value["places"] = dict(self.places)
+        return json.dumps(value, ensure_ascii=False)
 
     @classmethod
     def of(cls, text: str | None) -> Position | None:
@@ -76,7 +90,7 @@ class Position:
         return replace(position, uri=canonical(position.uri))
 
 
-_POSITION = reader_of(Position)
+_POSITION = reader_of(Position, readers={"place": text, "floor": text, "places": map_of(text, text)})
 
 
 def find_inputs(uris: Sequence[str], options: StorageOptions | None = None) -> list[InputFile]:
@@ -96,54 +110,6 @@ def find_inputs(uris: Sequence[str], options: StorageOptions | None = None) -> l
         for file in _matching_files(canonical(uri), options):
             files[file.uri] = file
     return [files[uri] for uri in sorted(files)]
-
-
-def remaining(files: Sequence[InputFile], position: Position | None) -> list[tuple[InputFile, Position]]:
-    """Return the files that were not ingested whole, each with the position to begin at."""
-    rest = []
-    for file in files:
-        if position is None or file.uri > position.uri:
-            rest.append((file, Position(uri=file.uri, offset=0)))
-        elif file.uri == position.uri and position.offset is not None:
-            rest.append((file, position))
-    return rest
-
-
-def refuse_passed_over(
-    files: Sequence[InputFile], inputs: Sequence[str], position: Position | None, name: str
-) -> None:
-    """Refuse files that earlier runs have passed by without a look, because they read from another place.
-
-    :param files: the files that the inputs name.
-    :param inputs: the URIs of this run, as :func:`find_inputs` takes them.
-    :param position: the committed position.
-    :param name: the name of that position.
-    :raises ConfigurationError: a file comes before the position, and no input names both.
-    """
-    if position is None:
-        return
-    for file in files:
-        if file.uri <= position.uri and not any(
-            _names_both(canonical(uri), file.uri, position.uri) for uri in inputs
-        ):
-            raise ConfigurationError(
-                f"{file.uri} would be left out: it comes before {position.uri}, the position {name!r} of "
-                "earlier runs, which read another place.",
-                remedy="If earlier runs have taken it, there is nothing to do. Otherwise give the files of "
-                "each place a name of their own (--name, or name= of the operator).",
-                path=file.uri,
-            )
-
-
-def _names_both(uri: str, file: str, reached: str) -> bool:
-    """Return whether a URI of the input names a file, and either the position or its directory."""
-    folder, _, name = uri.rpartition("/")
-    if "*" in name:
-        parts = (path.rpartition("/") for path in (file, reached))
-        return all(parent == folder and fnmatch.fnmatchcase(last, name) for parent, _, last in parts)
-    if uri == file:
-        return reached.rpartition("/")[0] == folder
-    return file.startswith(f"{uri}/") and reached.startswith(f"{uri}/")
 
 
 def text_records(
@@ -194,7 +160,7 @@ def quoted_records(
     options: StorageOptions | None = None,
     max_record_bytes: int = MAX_RECORD_BYTES,
     on_header: OnHeader = lambda _: None,
-) -> Generator[tuple[list[bytes], Position, Sequence[int]], None, None]:
+) -> Iterator[tuple[list[bytes], Position, Sequence[int]]]:
     """Read records of quoted CSV, many at a time, with the position after them and the first line of each.
 
     The parameters are those of :func:`text_records`.
@@ -217,22 +183,6 @@ def quoted_records(
     records, firsts = joiner.rest()
     if records:
         yield records, last, firsts
-
-
-def first_record(uri: str, dialect: Dialect, options: StorageOptions | None = None) -> str:
-    """Read the first record of a file of quoted CSV."""
-    pieces = quoted_records(Position(uri=uri, offset=0), dialect, header=False, options=options)
-    try:
-        return next((records[0].decode("utf-8-sig") for records, _, _ in pieces), "")
-    finally:
-        pieces.close()
-
-
-def first_line(uri: str, delimiter: bytes | None, options: StorageOptions | None = None) -> str:
-    """Read the first line of a file."""
-    with storage_errors(uri), _opened(uri, options) as file:
-        head = bytes(file.read(_CHUNK_BYTES))
-    return head.partition(delimiter or b"\n")[0].decode("utf-8-sig").rstrip("\r")
 
 
 def parquet_batches(
@@ -266,7 +216,7 @@ def _matching_files(uri: str, options: StorageOptions | None) -> Iterator[InputF
         if not (entries or directories or is_there(folder, options=options)):
             raise FileVanishedError(f"{folder} does not exist.", remedy="Check its name.", path=folder)
         for entry in entries:
-            hidden = entry.path.startswith(_HIDDEN) and not name.startswith(_HIDDEN)
+            hidden = entry.path.startswith(HIDDEN) and not name.startswith(HIDDEN)
             if fnmatch.fnmatchcase(entry.path, name) and not hidden:
                 yield InputFile(uri=f"{folder}/{entry.path}", size_bytes=entry.size_bytes)
         return
@@ -283,9 +233,10 @@ def _matching_files(uri: str, options: StorageOptions | None) -> Iterator[InputF
             # The error names a directory below.
             raise
         raise FileVanishedError(f"{uri} does not exist.", remedy="Check its name.", path=uri) from error
+    root = uri.rstrip("/")
     for entry in entries:
-        if not any(part.startswith(_HIDDEN) for part in entry.path.split("/")):
-            yield InputFile(uri=f"{uri}/{entry.path}", size_bytes=entry.size_bytes)
+        if not any(part.startswith(HIDDEN) for part in entry.path.split("/")):
+            yield InputFile(uri=f"{root}/{entry.path}", size_bytes=entry.size_bytes)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 The metastore sets one parameter of the written table in the database transaction of the commit
 (``CommitTxnKeyValue``). Its key has to begin with ``_meta``, and has to exist (Hive 4.2.1 only updates it).
+Hive 3.1 ignores it, commits the records, and keeps no position.
 
 Two processes that continue from one position would write the same records. So a transaction that is going to
 move a position takes a lock of its own (its fence) and then reads the position again. A later process
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_hive_federation.errors import ConfigurationError
+from airflow_hive_federation.errors import ConfigurationError, UnsupportedMethodError
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.transactions.locks import excluding_components, held
@@ -23,6 +24,7 @@ from airflow_hive_federation.transactions.positions import (
     positions,
 )
 from airflow_hive_federation.transactions.transaction import LOCK_POLICY
+from airflow_hive_federation.transactions.write_id_counts import max_allocated_write_id
 from airflow_hive_federation.waiting import PollPolicy
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,24 @@ def check_key(key: str) -> str:
             f"A commit cannot set the parameter {key!r}.", remedy=f"Begin its name with {PREFIX}."
         )
     return key
+
+
+def check_keeps_positions(client: MetastoreClient, database: str, table: str) -> None:
+    """Refuse a metastore whose commits set no parameter, so that the same records would be written again.
+
+    ``CommitTxnRequest`` has the field since Hive 4, and Thrift ignores unknown fields without an error. So
+    another call of Hive 4 shows the version.
+
+    :raises ConfigurationError: the metastore is older.
+    """
+    try:
+        max_allocated_write_id(client, database, table)
+    except UnsupportedMethodError as error:
+        raise ConfigurationError(
+            f"The metastore of {database}.{table} keeps no position with a commit, as Hive 4 does: "
+            f"{error.message}",
+            remedy="Use a metastore of Hive 4, or ingest without a position, by the streaming API.",
+        ) from error
 
 
 def committed_position(client: MetastoreClient, database: str, table: str, key: str) -> str | None:
@@ -76,12 +96,14 @@ def ensure_position(
     parameter is created once, under an exclusive lock, which waits for the transactions that write to the
     table. The metastore compares one of the present positions, too.
 
+    :raises ConfigurationError: the metastore is older than Hive 4, and keeps no position.
     :raises LockTimeoutError: the lock is not granted within the policy's ``timeout_s``, or another process
         changes the table's cluster metadata for too long.
     :raises LockLostError: this process was suspended, and others may have altered the table.
     :raises MetastoreServerError: the metastore refuses the parameter.
     """
     described = client.get_table(database, table)
+    check_keeps_positions(client, database, table)
     if check_key(key) in (described.parameters or {}):
         return
     name = f"{database}.{table}"

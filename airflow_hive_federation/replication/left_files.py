@@ -28,7 +28,6 @@ from airflow_hive_federation.replication.load.placing import place_staged
 from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.metadata.definitions import table_kind
 from airflow_hive_federation.replication.metadata.write_ids import (
-    max_allocated_write_id,
     readable_write_ids,
     valid_transactions,
 )
@@ -40,6 +39,7 @@ from airflow_hive_federation.storage.filesystem import OBJECT_STORES, join, pars
 from airflow_hive_federation.storage.listing import is_there, list_many
 from airflow_hive_federation.storage.plan_files import read_outcomes
 from airflow_hive_federation.storage.publishing import remove_file
+from airflow_hive_federation.transactions.write_id_counts import max_allocated_write_id
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

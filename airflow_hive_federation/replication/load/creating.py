@@ -13,11 +13,11 @@ from airflow_hive_federation.replication.load.replay import Replay
 from airflow_hive_federation.replication.metadata import statistics
 from airflow_hive_federation.replication.metadata.constraints import without_foreign_keys
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.differences import Difference, definition_differences
 from airflow_hive_federation.replication.replica.foreign_writes import other_write_ids, refuse_foreign_writes
+from airflow_hive_federation.transactions.write_id_counts import max_allocated_write_id
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

@@ -27,12 +27,12 @@ from airflow_hive_federation.replication.load.survey import Survey, is_noted, no
 from airflow_hive_federation.replication.load.target_files import files_there
 from airflow_hive_federation.replication.load.target_load import TargetLoad
 from airflow_hive_federation.replication.metadata.definitions import table_kind
-from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.database import find_target, reserve_target
 from airflow_hive_federation.replication.replica.differences import metadata_differences
 from airflow_hive_federation.replication.replica.foreign_writes import SHOWN, ForeignWrite
 from airflow_hive_federation.replication.replica.table_index import TableIndex
+from airflow_hive_federation.transactions.write_id_counts import max_allocated_write_id
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

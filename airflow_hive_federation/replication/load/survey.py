@@ -20,7 +20,6 @@ from airflow_hive_federation.replication.format.tables import TableDocument
 from airflow_hive_federation.replication.format.unfinished import COPY_PLAN, UnfinishedLoads, begun_loads
 from airflow_hive_federation.replication.load.target_files import files_there
 from airflow_hive_federation.replication.metadata.definitions import name_of
-from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.foreign_writes import (
     ForeignWrite,
@@ -38,6 +37,7 @@ from airflow_hive_federation.replication.replica.table_index import TableIndex
 from airflow_hive_federation.storage.digests import digest_file
 from airflow_hive_federation.storage.filesystem import canonical
 from airflow_hive_federation.storage.plan_files import read_plan
+from airflow_hive_federation.transactions.write_id_counts import max_allocated_write_id
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

@@ -30,12 +30,6 @@ def readable_write_ids(
     }
 
 
-def max_allocated_write_id(client: MetastoreClient, database: str, table: str) -> int:
-    """Return the highest write id ever given, including aborted ones that the metastore has forgotten."""
-    request = types.MaxAllocatedTableWriteIdRequest(dbName=database, tableName=table)
-    return int(client.call("get_max_allocated_table_write_id", request).maxWriteId)
-
-
 def valid_transactions(answer: types.GetOpenTxnsResponse) -> ValidTxns:
     """Convert a ``GetOpenTxnsResponse`` to the list of transactions that a reader may see."""
     return ValidTxns.of(

@@ -16,7 +16,6 @@ from airflow_hive_federation.errors import (
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.model.side_parameters import without_side_parameters
 from airflow_hive_federation.replication.metadata.directories import Claim
-from airflow_hive_federation.replication.metadata.write_ids import max_allocated_write_id
 from airflow_hive_federation.replication.policy import ReplicationPolicy
 from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.cycle_history import CycleRecord, with_cycle
@@ -31,6 +30,7 @@ from airflow_hive_federation.replication.replica.external_roots import (
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.markers import Target, TargetState, judge_target
 from airflow_hive_federation.storage.filesystem import canonical, join, local_path
+from airflow_hive_federation.transactions.write_id_counts import max_allocated_write_id
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

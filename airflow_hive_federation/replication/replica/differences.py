@@ -33,7 +33,6 @@ from airflow_hive_federation.replication.metadata.definitions import (
 )
 from airflow_hive_federation.replication.metadata.table_names import is_left_from_before
 from airflow_hive_federation.replication.metadata.write_ids import (
-    max_allocated_write_id,
     readable_write_ids,
     valid_transactions,
 )
@@ -41,6 +40,7 @@ from airflow_hive_federation.replication.replica import markers
 from airflow_hive_federation.replication.replica.functions import function_claim, target_function
 from airflow_hive_federation.replication.replica.layout import TargetLayout
 from airflow_hive_federation.replication.replica.table_index import TableIndex
+from airflow_hive_federation.transactions.write_id_counts import max_allocated_write_id
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

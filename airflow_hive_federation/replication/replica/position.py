@@ -20,7 +20,6 @@ from airflow_hive_federation.replication.format.unfinished import (
     unfinished_loads,
 )
 from airflow_hive_federation.replication.metadata.write_ids import (
-    max_allocated_write_id,
     readable_write_ids,
     valid_transactions,
 )
@@ -34,6 +33,7 @@ from airflow_hive_federation.replication.replica.foreign_writes import (
 )
 from airflow_hive_federation.replication.replica.markers import TargetState
 from airflow_hive_federation.storage.filesystem import canonical
+from airflow_hive_federation.transactions.write_id_counts import max_allocated_write_id
 
 if TYPE_CHECKING:
     from airflow_hive_federation.metastore import MetastoreClient

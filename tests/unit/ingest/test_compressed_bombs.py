@@ -13,7 +13,7 @@ import pytest
 
 from airflow_hive_federation.errors import StorageError
 from airflow_hive_federation.ingest.errors import SerializationError
-from airflow_hive_federation.ingest.inputs import Position, first_line, text_records
+from airflow_hive_federation.ingest.inputs import Position, text_records
 
 KINDS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
 #: These take seconds to compress all of a bomb.
@@ -67,7 +67,6 @@ def main(path: str) -> None:
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + BUDGET, used + BUDGET))
     uri = f"file:{path}"
-    assert len(first_line(uri, None)) == _CHUNK
     bounded = text_records(Position(uri=uri, offset=0), None, header=False, max_record_bytes=8 << 20)
     with pytest.raises(SerializationError, match="line 1"):
         assert not any(records for records, _ in bounded)

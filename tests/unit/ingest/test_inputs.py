@@ -22,10 +22,9 @@ from airflow_hive_federation.ingest.inputs import (
     Position,
     find_inputs,
     parquet_batches,
-    refuse_passed_over,
-    remaining,
     text_records,
 )
+from airflow_hive_federation.ingest.places import Places
 from airflow_hive_federation.ingest.runs import IngestTarget
 
 
@@ -68,9 +67,9 @@ def test_files_are_known_by_any_spelling(
     (file,) = find_inputs([first.format(tmp_path)])
     read = Position.of(Position(uri=file.uri, offset=None).to_text())
     again = find_inputs([then.format(tmp_path)])
-    refuse_passed_over(again, [then.format(tmp_path)], read, "files")
-    assert not remaining(again, read)
-    assert not remaining(again, Position.of(Position(uri=f"file://{tmp_path}/1.csv", offset=None).to_text()))
+    spelled = Position.of(Position(uri=f"file://{tmp_path}/1.csv", offset=None).to_text())
+    for position in (read, spelled):
+        assert not Places([then.format(tmp_path)], again, position, "files").unread()
 
 
 @pytest.mark.parametrize("quote", ['"', ""])
@@ -97,13 +96,15 @@ def test_each_file_names_the_columns_of_the_table(tmp_path: Path, quote: str) ->
 
 
 def test_what_remains() -> None:
-    found = [inputs.InputFile(uri=uri, size_bytes=1) for uri in ("a", "b", "c")]
-    assert [file.uri for file, _ in remaining(found, None)] == ["a", "b", "c"]
-    assert [(file.uri, at.offset) for file, at in remaining(found, Position(uri="b", offset=7, line=2))] == [
-        ("b", 7),
-        ("c", 0),
-    ]
-    assert [file.uri for file, _ in remaining(found, Position(uri="b", offset=None))] == ["c"]
+    found = [inputs.InputFile(uri=f"file:/d/{name}", size_bytes=1) for name in "abc"]
+
+    def unread(position: Position | None) -> list[tuple[str, int | None, int]]:
+        left = Places(["/d"], found, position, "files").unread()
+        return [(Path(file.uri).name, at.offset, at.line) for file, at in left]
+
+    assert unread(None) == [("a", 0, 0), ("b", 0, 0), ("c", 0, 0)]
+    assert unread(Position(uri="file:/d/b", offset=7, line=2)) == [("b", 7, 2), ("c", 0, 0)]
+    assert unread(Position(uri="file:/d/b", offset=None)) == [("c", 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -122,14 +123,14 @@ def test_what_remains() -> None:
 def test_files_of_another_place_are_not_left_out_in_silence(uri: str, file: str, is_left_out: bool) -> None:
     position = Position(uri="file:/data/o/2.csv" if "*" not in uri else "file:/data/o.csv", offset=None)
     found = [inputs.InputFile(uri=f"file:{file}", size_bytes=1)]
-    refuse_passed_over(found, [uri], None, "files")
+    assert len(Places([uri], found, None, "files").unread()) == 1
     if not is_left_out:
-        refuse_passed_over(found, [uri], position, "files")
+        Places([uri], found, position, "files").unread()
         return
     with pytest.raises(
         ConfigurationError, match=rf"{file} would be left out.*'files'.*another place"
     ) as caught:
-        refuse_passed_over(found, [uri], position, "files")
+        Places([uri], found, position, "files").unread()
     assert "--name" in (caught.value.remedy or "")
 
 

@@ -14,7 +14,7 @@ from airflow_hive_federation.errors import ConfigurationError
 from airflow_hive_federation.ingest import inputs
 from airflow_hive_federation.ingest.errors import SerializationError
 from airflow_hive_federation.ingest.formats.quoted import Dialect, QuotedInputWriter, RecordJoiner
-from airflow_hive_federation.ingest.inputs import Position, first_record, quoted_records
+from airflow_hive_federation.ingest.inputs import Position, quoted_records
 from airflow_hive_federation.model.types import Column
 
 COLUMNS = [Column.of("id", "int"), Column.of("msg", "string")]
@@ -63,8 +63,9 @@ def test_what_python_writes_comes_back(
     content = text.getvalue().encode()
     (tmp_path / "f.csv").write_bytes(content)
     dialect, start = Dialect(delimiter), Position(uri=str(tmp_path / "f.csv"), offset=0)
-    assert dialect.fields(first_record(start.uri, dialect), 9)[0] == ["id", "msg"]
-    pieces = list(quoted_records(start, dialect, header=True))
+    headers: list[bytes] = []
+    pieces = list(quoted_records(start, dialect, header=True, on_header=headers.append))
+    assert [dialect.fields(header.decode(), 9)[0] for header in headers] == [["id", "msg"]]
     assert len(pieces) > 3
     read = [record for records, _, _ in pieces for record in records]
     # Carriage returns before the end of a record belong to the end.
