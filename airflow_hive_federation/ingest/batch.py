@@ -17,6 +17,9 @@ close                the rest aborted; side files removed                side fi
 
 If a disk fails, a file may end with bytes that are neither on the disk nor cut off; its side file stays, too.
 
+Threads write the files. An exception of a signal (Airflow's timeout) may come while the main thread waits for
+them. Whoever cuts off or closes a file therefore ends their work first.
+
 **A batch holds no lock between two transactions**, but its write ids and files serve the later ones, too.
 Meanwhile a statement of a higher write id may overwrite the table: its base would hide the later rows. Or it
 may remove the files. A later transaction therefore looks for both while it holds its lock.
@@ -51,6 +54,7 @@ from airflow_hive_federation.ingest.errors import (
 from airflow_hive_federation.ingest.grouping import Group, Values, grouped
 from airflow_hive_federation.ingest.notifications import note_files
 from airflow_hive_federation.ingest.partitions import Partitions
+from airflow_hive_federation.ingest.rounds import Round
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
@@ -124,6 +128,7 @@ class TransactionBatch:
         self._is_torn = False
         self.auto_flushes = 0
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), thread_name_prefix="hive-ingest-encode")
+        self._round = Round(self._pool)
         self._hearts = Heartbeats(
             client,
             self.txn_ids,
@@ -221,31 +226,28 @@ class TransactionBatch:
         if not self._rows:
             return
         layout, static = self._settings.layout, self._settings.static
-        prepared: Future[None] = Future()
-        divided = self._pool.submit(self._divide, self._rows, prepared)
+        writers = self._next_round()
         try:
+            divided = writers.submit(self._divide, self._rows, writers)
             # Meanwhile the pool groups the rows and encodes the first stripes.
             values = {static} if static is not None else divided.result()[0]
             self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id, check=self.check)
             self._refuse_overwritten(values)
             self._settings.at("prepared")
             tasks = divided.result()[1]
-        except BaseException as error:
+        except BaseException:
             # The rows are kept, because the caller may repeat the commit if no metastore answers.
-            prepared.set_exception(error)
-            wait([divided])
-            if divided.exception() is None:
-                wait(divided.result()[1])
+            writers.end()
             raise
-        self._forget_rows()
         self._is_torn = True
-        prepared.set_result(None)
+        self._forget_rows()
+        writers.allow()
         with io_errors(f"Rows of {layout.name}"):
             _all_done(tasks)
         self._is_torn = False
 
     def _divide(
-        self, batches: Sequence[pa.RecordBatch], prepared: Future[None]
+        self, batches: Sequence[pa.RecordBatch], writers: Round
     ) -> tuple[set[Values], list[Future[None]]]:
         """Start one task per file that writes its rows; return the partitions' values and the tasks."""
         layout, static = self._settings.layout, self._settings.static
@@ -253,7 +255,7 @@ class TransactionBatch:
         for rows in pa.Table.from_batches(batches).combine_chunks().to_batches():
             for group in grouped(layout, rows, static):
                 work.setdefault((group.values, group.bucket), []).append(group)
-        tasks = [self._pool.submit(self._write, groups, prepared) for groups in work.values()]
+        tasks = [writers.submit(self._write, groups, writers) for groups in work.values()]
         return {values for values, _bucket in work}, tasks
 
     def commit(self, partitions: Sequence[Values], key_value: types.CommitTxnKeyValue | None) -> None:
@@ -267,8 +269,9 @@ class TransactionBatch:
         self.flush()
         self._partitions.prepare(partitions, txn_id=self.txn_id, write_id=self.write_id, check=self.check)
         self._settings.at("flushed")
+        writers = self._next_round()
         with io_errors(f"Files of {self._settings.layout.name}"):
-            _all_done([self._pool.submit(file.flush) for file in self._touched.values()])
+            _all_done([writers.submit(file.flush) for file in self._touched.values()])
         self._settings.at("published")
         with self._hearts.ending:
             self._commit(key_value)
@@ -281,6 +284,7 @@ class TransactionBatch:
         :raises TransactionError: the metastore cannot be reached; it aborts the transaction itself when the
             heartbeats are missing.
         """
+        self._round.end()
         self._forget_rows()
         with self._hearts.ending:
             self._hearts.ended(self.txn_id)
@@ -294,12 +298,15 @@ class TransactionBatch:
     def close(self, *, open_too: bool) -> None:
         """Abort the remaining transactions and finish the files.
 
-        Every step is tried; then the first error is raised.
+        Every step is tried; then the first error is raised. If a signal ends the wait for the threads that
+        write, the files stay as they are, as after a kill.
 
         :param open_too: the present transaction is open.
         """
         errors: list[Exception] = []
         self._hearts.stop()
+        self._round.end()
+        self._pool.shutdown()
         remaining = self.txn_ids[self._place if open_too else self._place + 1 :]
         self._forget_rows()
         for file in self._files.values():
@@ -314,9 +321,14 @@ class TransactionBatch:
                 self._client.abort_txns(remaining)
         except MetastoreError as error:
             errors.append(error)
-        self._pool.shutdown()
         if errors:
             raise errors[0]
+
+    def _next_round(self) -> Round:
+        """Begin tasks that write to the files; those of an interrupted round have ended before."""
+        self._round.end()
+        self._round = Round(self._pool)
+        return self._round
 
     def _end_whole_files(self) -> None:
         """Finish the files in stores that cannot append, so that each transaction begins others."""
@@ -389,7 +401,7 @@ class TransactionBatch:
                 txn_id=self.txn_id,
             )
 
-    def _write(self, groups: Sequence[Group], prepared: Future[None]) -> None:
+    def _write(self, groups: Sequence[Group], writers: Round) -> None:
         """Write the rows of one file as soon as its partition is prepared."""
         settings, key = self._settings, (groups[0].values, groups[0].bucket)
         file = self._files.get(key)
@@ -405,7 +417,7 @@ class TransactionBatch:
                 filters=settings.layout.filters,
             )
             first_row_id += group.row_count
-            prepared.result()
+            writers.wait_until_allowed()
             self._file(key).append(self.write_id, stripes)
 
     def _file(self, key: tuple[Values, int]) -> DeltaFile:
