@@ -423,8 +423,8 @@ class TransactionBatch:
     def _file(self, key: tuple[Values, int]) -> DeltaFile:
         values, bucket = key
         location = self._partitions.location(values)
-        if key in self._files and not self._files[key].uri.startswith(f"{location}/"):
-            # The partition was given another directory since the last transaction.
+        if key in self._files and self._files[key].location != location:
+            # The table or partition was given another directory since the last transaction.
             self._files.pop(key).close()
         if key not in self._files:
             shared = self.write_ids if local_path(location) is not None else [self.write_id]

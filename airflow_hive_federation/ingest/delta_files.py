@@ -118,6 +118,7 @@ class DeltaFile:
     ) -> None:
         self.bucket = bucket
         self.uri = f"{directory}/{bucket_file(bucket)}"
+        self.location = directory.rpartition("/")[0]
         self.rows = 0
         self.next_row_id = 0
         self._pending = _Pending()

@@ -136,7 +136,7 @@ class Partitions:
         with metastore_errors(PartitionCreationFailed, f"Partitions of {layout.name}"):
             if not layout.partition_keys:
                 table = client.get_table(layout.database, layout.table)
-                self._locations[()] = layout.location
+                self._locations[()] = table.sd.location.rstrip("/")
                 return [table]
             partitions = partitions_of(client, layout, values)
         # Records that are refused create no partition.

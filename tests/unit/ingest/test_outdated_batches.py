@@ -168,16 +168,40 @@ def test_a_file_that_changes_inside_a_transaction(
     assert sorted(metastore.txns.values()) == ["aborted", "aborted", "committed"]
 
 
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("table", ["plain", "parted"])
 def test_a_partition_that_was_given_another_directory(
-    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, table: str, size: int
 ) -> None:
-    with builder("parted").with_transaction_batch_size(3).connect() as connection:
-        write(connection, b"1,a,x")
-        metastore.partitions["d", "parted"]["p=x"].sd.location = f"file:{tmp_path}/moved"
-        write(connection, b"2,b,x")
-    assert rows(tmp_path / "parted") == [(1, "a")]
+    """Or a table without partitions, by ``SET LOCATION``."""
+    end = b",x" if table == "parted" else b""
+    with builder(table).with_transaction_batch_size(size).connect() as connection:
+        write(connection, b"1,a" + end)
+        moved = metastore.partitions["d", "parted"]["p=x"] if end else metastore.tables["d", "plain"]
+        moved.sd.location = f"file:{tmp_path}/moved/"
+        write(connection, b"2,b" + end)
+    assert rows(tmp_path / table) == [(1, "a")]
     assert rows(tmp_path / "moved") == [(2, "b")]
     assert not list(tmp_path.glob("**/*_flush_length"))
+
+
+@pytest.mark.parametrize("table", ["plain", "parted"])
+def test_a_partition_that_was_given_a_directory_around_its_own(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, table: str
+) -> None:
+    end = b",x" if table == "parted" else b""
+    directory = tmp_path / ("parted/p=x" if end else "plain")
+    with builder(table).with_transaction_batch_size(3).connect() as connection:
+        connection.begin_transaction()
+        connection.commit_transaction(partitions=["p=x"] if end else [])
+        moved = metastore.partitions["d", "parted"]["p=x"] if end else metastore.tables["d", "plain"]
+        moved.sd.location = f"file:{directory}/v1"
+        write(connection, b"1,a" + end)
+        moved.sd.location = f"file:{directory}"
+        write(connection, b"2,b" + end)
+    assert rows(directory / "v1") == [(1, "a")]
+    (made,) = directory.glob("delta_*")
+    assert rows(made) == [(2, "b")]
 
 
 def test_a_table_that_was_made_anew(
