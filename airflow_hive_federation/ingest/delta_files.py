@@ -286,6 +286,8 @@ class _LocalStore:
         self._is_ragged = False
 
     def publish(self, length: int) -> None:
+        if not self._is_visible:
+            self._refuse_present()
         if self._side is not None:
             with storage_errors(self._uri), self._side.open("ab") as file:
                 file.write(length.to_bytes(8, "big"))
@@ -296,6 +298,16 @@ class _LocalStore:
             with storage_errors(self._uri):
                 durable.rename(self._hidden, self._path)
             self._is_visible = True
+
+    def _refuse_present(self) -> None:
+        """Refuse to replace a file, e.g. one that was copied with the directory of its table."""
+        with storage_errors(self._uri):
+            if self._path.exists():
+                raise StorageError(
+                    f"{self._uri} exists, and this process has not written it.",
+                    remedy="Connect again, and send the transaction's records again: they get other files.",
+                    path=self._uri,
+                )
 
     def cut(self, length: int) -> None:
         # Of a file that somebody has removed, nothing is left to cut off.

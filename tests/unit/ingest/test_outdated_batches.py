@@ -204,6 +204,22 @@ def test_a_partition_that_was_given_a_directory_around_its_own(
     assert rows(made) == [(2, "b")]
 
 
+def test_the_rows_of_a_copied_directory_are_kept(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    """The batch's next file would have the name of its copied one."""
+    with builder().with_transaction_batch_size(3).connect() as connection:
+        write(connection, b"1,a")
+        shutil.copytree(tmp_path / "plain", tmp_path / "moved", ignore=shutil.ignore_patterns("*_length"))
+        metastore.tables["d", "plain"].sd.location = f"file:{tmp_path}/moved"
+        with pytest.raises(StreamingIOFailure, match="exists, and this process has not written it"):
+            write(connection, b"2,b")
+    assert rows(tmp_path / "moved") == [(1, "a")]
+    with builder().with_transaction_batch_size(3).connect() as connection:
+        write(connection, b"2,b")
+    assert rows(tmp_path / "moved") == [(1, "a"), (2, "b")]
+
+
 def test_a_table_that_was_made_anew(
     builder: Builders, metastore: MemoryMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
