@@ -155,7 +155,7 @@ class TransactionBatch:
     def begin(self) -> None:
         """Begin the next transaction, take its lock, and look for what happened since the last one.
 
-        :raises TransactionError: the lock is not granted.
+        :raises TransactionError: the lock is not granted, or the table is another one than at the connect.
         """
         self._place += 1
         self._is_torn = False
@@ -168,6 +168,9 @@ class TransactionBatch:
             file.begin()
         with metastore_errors(TransactionError, f"Lock on {self._settings.layout.name}", txn_id=self.txn_id):
             self._lock()
+            self._refuse_made_anew(self._partitions.look_again())
+            if not self.write_ids:
+                self._allocate()
             self._has_later_writes = self._place > 0 and self._is_written_by_others()
         with io_errors(f"Files of {self._settings.layout.name}"):
             self._is_outdated = self._has_changed_files()
@@ -338,41 +341,53 @@ class TransactionBatch:
                 del self._files[key]
 
     def _lock(self) -> None:
-        layout, static = self._settings.layout, self._settings.static
-        write = TableWrite(
-            database=layout.database,
-            table=layout.table,
-            kind=WriteKind.INSERT,
-            partition=partition_names(layout, [static])[0] if static else None,
-            dynamic=static is None,
-        )
-        noted = lock_components([write])
+        noted = lock_components([self._table_write()])
         fences = [] if self._settings.fence is None else [self._settings.fence]
         components = [*(noted if self.write_ids else unnoted(noted)), *fences]
         answer = self._client.lock(components, txn_id=self.txn_id, agent_info=self._settings.agent_info)
         self._settings.at("locked")
         if not granted(self._client, answer, self._settings.lock_policy, txn_id=self.txn_id):
             raise TransactionError(
-                f"Transaction {self.txn_id} was not granted its lock on {layout.name} in "
+                f"Transaction {self.txn_id} was not granted its lock on {self._settings.layout.name} in "
                 f"{self._settings.lock_policy.timeout_s} s.",
                 remedy="Find the holder with SHOW LOCKS.",
                 txn_id=self.txn_id,
             )
-        if not self.write_ids:
-            allocated = self._client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
-            self.write_ids = [allocated[txn_id] for txn_id in self.txn_ids]
-            self._settings.at("allocated")
-            self._client.lock(noted, txn_id=self.txn_id, agent_info=self._settings.agent_info)
 
-    def _is_written_by_others(self) -> bool:
-        """Return whether somebody has allocated a write id after those of the batch."""
-        highest = self._partitions.highest_write_id()
-        if highest < self.write_id:
+    def _allocate(self) -> None:
+        layout = self._settings.layout
+        allocated = self._client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
+        self.write_ids = [allocated[txn_id] for txn_id in self.txn_ids]
+        self._settings.at("allocated")
+        self._client.lock(
+            lock_components([self._table_write()]),
+            txn_id=self.txn_id,
+            agent_info=self._settings.agent_info,
+        )
+
+    def _table_write(self) -> TableWrite:
+        layout, static = self._settings.layout, self._settings.static
+        return TableWrite(
+            database=layout.database,
+            table=layout.table,
+            kind=WriteKind.INSERT,
+            partition=partition_names(layout, [static])[0] if static else None,
+            dynamic=static is None,
+        )
+
+    def _refuse_made_anew(self, is_made_anew: bool) -> None:
+        if is_made_anew:
             raise TransactionError(
                 f"{self._settings.layout.name} was dropped and created again since the connection was made.",
                 remedy="Close the connection, connect again, and send the transaction's records again.",
                 txn_id=self.txn_id,
             )
+
+    def _is_written_by_others(self) -> bool:
+        """Return whether somebody has allocated a write id after those of the batch."""
+        highest = self._partitions.highest_write_id()
+        # Before Hive 4, tables have no ids that show it.
+        self._refuse_made_anew(highest < self.write_id)
         return highest > self.write_ids[-1]
 
     def _has_changed_files(self) -> bool:
