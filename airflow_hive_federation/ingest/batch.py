@@ -265,13 +265,16 @@ class TransactionBatch:
         """Make the transaction's rows visible; the caller may repeat the call if no metastore answers.
 
         :param partitions: partitions that are created even if no row was written to them.
-        :raises TransactionError: the transaction was aborted, or the metastore refuses to commit it.
+        :raises HeartBeatFailure: the metastore has aborted the transaction or forgotten it.
+        :raises TransactionError: the metastore refuses to commit it.
         :raises StreamingIOFailure: the files cannot be written.
         """
         self.check()
         self.flush()
         self._partitions.prepare(partitions, txn_id=self.txn_id, write_id=self.write_id, check=self.check)
         self._settings.at("flushed")
+        # Encoding and writing may have taken longer than the metastore waits for heartbeats.
+        self.check()
         writers = self._next_round()
         with io_errors(f"Files of {self._settings.layout.name}"):
             _all_done([writers.submit(file.flush) for file in self._touched.values()])

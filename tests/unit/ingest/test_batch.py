@@ -177,6 +177,30 @@ def test_a_commit_of_an_aborted_transaction(builder: Builders, metastore: Memory
         assert connection.state is ConnectionState.FAILED
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_transaction_that_was_lost_while_its_rows_were_written(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, size: int
+) -> None:
+    """Its files get no visible names."""
+
+    def at(step: str) -> None:
+        steps.append(step)
+        if step == "flushed":
+            batch: Any = connection._batch
+            batch._hearts._lost.add(batch.txn_id)
+
+    steps: list[str] = []
+    with builder().with_transaction_batch_size(size).with_step_callback(at).connect() as connection:
+        connection.begin_transaction()
+        connection.write(b"1,a")
+        with pytest.raises(HeartBeatFailure, match="is lost"):
+            connection.commit_transaction()
+        assert connection.state is ConnectionState.FAILED
+    assert "published" not in steps
+    assert not list(tmp_path.glob("plain/**/bucket_*"))
+    assert "commit_txn" not in metastore.calls
+
+
 def test_a_commit_that_the_metastore_refuses(builder: Builders, metastore: MemoryMetastore) -> None:
     def forget(args: Any) -> None:
         raise types.NoSuchTxnException(message=f"no txn {args.rqst.txnid}")
