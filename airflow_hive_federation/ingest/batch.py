@@ -79,7 +79,7 @@ class BatchSettings:
 
     :param static: values of the one partition; ``()`` for a table without partitions, ``None`` if the records
         name their partition.
-    :param size: transactions per batch.
+    :param size: transactions per batch; a metastore may open fewer (``hive.txn.max.open.batch``).
     :param fence: another lock that every transaction takes.
     :param buffer_bytes: buffered rows of more bytes than this are written to the files before the commit.
     :param at: receives the name of each step that was taken.
@@ -140,7 +140,7 @@ class TransactionBatch:
     @property
     def remaining(self) -> int:
         """Return the number of transactions that were not begun yet."""
-        return self._settings.size - self._place - 1
+        return len(self.txn_ids) - self._place - 1
 
     @property
     def txn_id(self) -> int:
