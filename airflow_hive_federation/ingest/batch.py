@@ -313,7 +313,7 @@ class TransactionBatch:
         self._hearts.stop()
         self._round.end()
         self._pool.shutdown()
-        remaining = self.txn_ids[self._place if open_too else self._place + 1 :]
+        open_ids = self.txn_ids[self._place if open_too else self._place + 1 :]
         self._forget_rows()
         for file in self._files.values():
             for step in [file.rewind, file.close] if open_too else [file.close]:
@@ -323,7 +323,8 @@ class TransactionBatch:
                     errors.append(error)
         self._settings.at("finished")
         try:
-            if remaining:
+            # One whose begin was interrupted is not the present one for the connection.
+            if remaining := sorted({*open_ids, *self._hearts.unended}):
                 self._client.abort_txns(remaining)
         except MetastoreError as error:
             errors.append(error)

@@ -192,6 +192,28 @@ def test_rows_are_kept_if_an_interrupt_comes_before_they_are_written(
     assert rows(tmp_path / "plain") == [(1, "a")]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_transaction_whose_begin_was_interrupted_is_aborted(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, again: bool
+) -> None:
+    """While it waits for its lock, for instance; it would otherwise hold the lock until its timeout."""
+
+    def at(step: str) -> None:
+        if step == "locked" and not interrupts:
+            interrupts.append(step)
+            raise Interrupt
+
+    interrupts: list[str] = []
+    with builder().with_transaction_batch_size(3).with_step_callback(at).connect() as connection:
+        with pytest.raises(Interrupt):
+            connection.begin_transaction()
+        if again:
+            first_commit(connection)
+    # Without write ids, another batch takes its place.
+    assert sorted(metastore.txns.values()) == ["aborted"] * (5 if again else 3) + ["committed"] * again
+    assert rows(tmp_path / "plain") == [(1, "a")] * again
+
+
 def test_a_task_of_a_round_that_is_over_does_not_begin() -> None:
     """No caller has its future if the exception came inside of ``submit``."""
     begun: list[int] = []
