@@ -17,6 +17,9 @@ close                the rest aborted; side files removed                side fi
 
 If a disk fails, a file may end with bytes that are neither on the disk nor cut off; its side file stays, too.
 
+Threads write the files. An exception of a signal (Airflow's timeout) may come while the main thread waits for
+them. Whoever cuts off or closes a file therefore ends their work first.
+
 **A batch holds no lock between two transactions**, but its write ids and files serve the later ones, too.
 Meanwhile a statement of a higher write id may overwrite the table: its base would hide the later rows. Or it
 may remove the files. A later transaction therefore looks for both while it holds its lock.
@@ -51,6 +54,7 @@ from airflow_hive_federation.ingest.errors import (
 from airflow_hive_federation.ingest.grouping import Group, Values, grouped
 from airflow_hive_federation.ingest.notifications import note_files
 from airflow_hive_federation.ingest.partitions import Partitions
+from airflow_hive_federation.ingest.rounds import Round
 from airflow_hive_federation.metastore import MetastoreClient
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage.filesystem import local_path
@@ -75,7 +79,7 @@ class BatchSettings:
 
     :param static: values of the one partition; ``()`` for a table without partitions, ``None`` if the records
         name their partition.
-    :param size: transactions per batch.
+    :param size: transactions per batch; a metastore may open fewer (``hive.txn.max.open.batch``).
     :param fence: another lock that every transaction takes.
     :param buffer_bytes: buffered rows of more bytes than this are written to the files before the commit.
     :param at: receives the name of each step that was taken.
@@ -124,6 +128,7 @@ class TransactionBatch:
         self._is_torn = False
         self.auto_flushes = 0
         self._pool = ThreadPoolExecutor(min(os.cpu_count() or 1, 8), thread_name_prefix="hive-ingest-encode")
+        self._round = Round(self._pool)
         self._hearts = Heartbeats(
             client,
             self.txn_ids,
@@ -135,7 +140,7 @@ class TransactionBatch:
     @property
     def remaining(self) -> int:
         """Return the number of transactions that were not begun yet."""
-        return self._settings.size - self._place - 1
+        return len(self.txn_ids) - self._place - 1
 
     @property
     def txn_id(self) -> int:
@@ -150,7 +155,7 @@ class TransactionBatch:
     def begin(self) -> None:
         """Begin the next transaction, take its lock, and look for what happened since the last one.
 
-        :raises TransactionError: the lock is not granted.
+        :raises TransactionError: the lock is not granted, or the table is another one than at the connect.
         """
         self._place += 1
         self._is_torn = False
@@ -163,6 +168,9 @@ class TransactionBatch:
             file.begin()
         with metastore_errors(TransactionError, f"Lock on {self._settings.layout.name}", txn_id=self.txn_id):
             self._lock()
+            self._refuse_made_anew(self._partitions.look_again())
+            if not self.write_ids:
+                self._allocate()
             self._has_later_writes = self._place > 0 and self._is_written_by_others()
         with io_errors(f"Files of {self._settings.layout.name}"):
             self._is_outdated = self._has_changed_files()
@@ -221,31 +229,28 @@ class TransactionBatch:
         if not self._rows:
             return
         layout, static = self._settings.layout, self._settings.static
-        prepared: Future[None] = Future()
-        divided = self._pool.submit(self._divide, self._rows, prepared)
+        writers = self._next_round()
         try:
+            divided = writers.submit(self._divide, self._rows, writers)
             # Meanwhile the pool groups the rows and encodes the first stripes.
             values = {static} if static is not None else divided.result()[0]
             self._partitions.prepare(values, txn_id=self.txn_id, write_id=self.write_id, check=self.check)
             self._refuse_overwritten(values)
             self._settings.at("prepared")
             tasks = divided.result()[1]
-        except BaseException as error:
+        except BaseException:
             # The rows are kept, because the caller may repeat the commit if no metastore answers.
-            prepared.set_exception(error)
-            wait([divided])
-            if divided.exception() is None:
-                wait(divided.result()[1])
+            writers.end()
             raise
-        self._forget_rows()
         self._is_torn = True
-        prepared.set_result(None)
+        self._forget_rows()
+        writers.allow()
         with io_errors(f"Rows of {layout.name}"):
             _all_done(tasks)
         self._is_torn = False
 
     def _divide(
-        self, batches: Sequence[pa.RecordBatch], prepared: Future[None]
+        self, batches: Sequence[pa.RecordBatch], writers: Round
     ) -> tuple[set[Values], list[Future[None]]]:
         """Start one task per file that writes its rows; return the partitions' values and the tasks."""
         layout, static = self._settings.layout, self._settings.static
@@ -253,22 +258,26 @@ class TransactionBatch:
         for rows in pa.Table.from_batches(batches).combine_chunks().to_batches():
             for group in grouped(layout, rows, static):
                 work.setdefault((group.values, group.bucket), []).append(group)
-        tasks = [self._pool.submit(self._write, groups, prepared) for groups in work.values()]
+        tasks = [writers.submit(self._write, groups, writers) for groups in work.values()]
         return {values for values, _bucket in work}, tasks
 
     def commit(self, partitions: Sequence[Values], key_value: types.CommitTxnKeyValue | None) -> None:
         """Make the transaction's rows visible; the caller may repeat the call if no metastore answers.
 
         :param partitions: partitions that are created even if no row was written to them.
-        :raises TransactionError: the transaction was aborted, or the metastore refuses to commit it.
+        :raises HeartBeatFailure: the metastore has aborted the transaction or forgotten it.
+        :raises TransactionError: the metastore refuses to commit it.
         :raises StreamingIOFailure: the files cannot be written.
         """
         self.check()
         self.flush()
         self._partitions.prepare(partitions, txn_id=self.txn_id, write_id=self.write_id, check=self.check)
         self._settings.at("flushed")
+        # Encoding and writing may have taken longer than the metastore waits for heartbeats.
+        self.check()
+        writers = self._next_round()
         with io_errors(f"Files of {self._settings.layout.name}"):
-            _all_done([self._pool.submit(file.flush) for file in self._touched.values()])
+            _all_done([writers.submit(file.flush) for file in self._touched.values()])
         self._settings.at("published")
         with self._hearts.ending:
             self._commit(key_value)
@@ -281,6 +290,7 @@ class TransactionBatch:
         :raises TransactionError: the metastore cannot be reached; it aborts the transaction itself when the
             heartbeats are missing.
         """
+        self._round.end()
         self._forget_rows()
         with self._hearts.ending:
             self._hearts.ended(self.txn_id)
@@ -294,13 +304,16 @@ class TransactionBatch:
     def close(self, *, open_too: bool) -> None:
         """Abort the remaining transactions and finish the files.
 
-        Every step is tried; then the first error is raised.
+        Every step is tried; then the first error is raised. If a signal ends the wait for the threads that
+        write, the files stay as they are, as after a kill.
 
         :param open_too: the present transaction is open.
         """
         errors: list[Exception] = []
         self._hearts.stop()
-        remaining = self.txn_ids[self._place if open_too else self._place + 1 :]
+        self._round.end()
+        self._pool.shutdown()
+        open_ids = self.txn_ids[self._place if open_too else self._place + 1 :]
         self._forget_rows()
         for file in self._files.values():
             for step in [file.rewind, file.close] if open_too else [file.close]:
@@ -310,13 +323,19 @@ class TransactionBatch:
                     errors.append(error)
         self._settings.at("finished")
         try:
-            if remaining:
+            # One whose begin was interrupted is not the present one for the connection.
+            if remaining := sorted({*open_ids, *self._hearts.unended}):
                 self._client.abort_txns(remaining)
         except MetastoreError as error:
             errors.append(error)
-        self._pool.shutdown()
         if errors:
             raise errors[0]
+
+    def _next_round(self) -> Round:
+        """Begin tasks that write to the files; those of an interrupted round have ended before."""
+        self._round.end()
+        self._round = Round(self._pool)
+        return self._round
 
     def _end_whole_files(self) -> None:
         """Finish the files in stores that cannot append, so that each transaction begins others."""
@@ -326,41 +345,53 @@ class TransactionBatch:
                 del self._files[key]
 
     def _lock(self) -> None:
-        layout, static = self._settings.layout, self._settings.static
-        write = TableWrite(
-            database=layout.database,
-            table=layout.table,
-            kind=WriteKind.INSERT,
-            partition=partition_names(layout, [static])[0] if static else None,
-            dynamic=static is None,
-        )
-        noted = lock_components([write])
+        noted = lock_components([self._table_write()])
         fences = [] if self._settings.fence is None else [self._settings.fence]
         components = [*(noted if self.write_ids else unnoted(noted)), *fences]
         answer = self._client.lock(components, txn_id=self.txn_id, agent_info=self._settings.agent_info)
         self._settings.at("locked")
         if not granted(self._client, answer, self._settings.lock_policy, txn_id=self.txn_id):
             raise TransactionError(
-                f"Transaction {self.txn_id} was not granted its lock on {layout.name} in "
+                f"Transaction {self.txn_id} was not granted its lock on {self._settings.layout.name} in "
                 f"{self._settings.lock_policy.timeout_s} s.",
                 remedy="Find the holder with SHOW LOCKS.",
                 txn_id=self.txn_id,
             )
-        if not self.write_ids:
-            allocated = self._client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
-            self.write_ids = [allocated[txn_id] for txn_id in self.txn_ids]
-            self._settings.at("allocated")
-            self._client.lock(noted, txn_id=self.txn_id, agent_info=self._settings.agent_info)
 
-    def _is_written_by_others(self) -> bool:
-        """Return whether somebody has allocated a write id after those of the batch."""
-        highest = self._partitions.highest_write_id()
-        if highest < self.write_id:
+    def _allocate(self) -> None:
+        layout = self._settings.layout
+        allocated = self._client.allocate_table_write_ids(layout.database, layout.table, self.txn_ids)
+        self.write_ids = [allocated[txn_id] for txn_id in self.txn_ids]
+        self._settings.at("allocated")
+        self._client.lock(
+            lock_components([self._table_write()]),
+            txn_id=self.txn_id,
+            agent_info=self._settings.agent_info,
+        )
+
+    def _table_write(self) -> TableWrite:
+        layout, static = self._settings.layout, self._settings.static
+        return TableWrite(
+            database=layout.database,
+            table=layout.table,
+            kind=WriteKind.INSERT,
+            partition=partition_names(layout, [static])[0] if static else None,
+            dynamic=static is None,
+        )
+
+    def _refuse_made_anew(self, is_made_anew: bool) -> None:
+        if is_made_anew:
             raise TransactionError(
                 f"{self._settings.layout.name} was dropped and created again since the connection was made.",
                 remedy="Close the connection, connect again, and send the transaction's records again.",
                 txn_id=self.txn_id,
             )
+
+    def _is_written_by_others(self) -> bool:
+        """Return whether somebody has allocated a write id after those of the batch."""
+        highest = self._partitions.highest_write_id()
+        # Before Hive 4, tables have no ids that show it.
+        self._refuse_made_anew(highest < self.write_id)
         return highest > self.write_ids[-1]
 
     def _has_changed_files(self) -> bool:
@@ -389,7 +420,7 @@ class TransactionBatch:
                 txn_id=self.txn_id,
             )
 
-    def _write(self, groups: Sequence[Group], prepared: Future[None]) -> None:
+    def _write(self, groups: Sequence[Group], writers: Round) -> None:
         """Write the rows of one file as soon as its partition is prepared."""
         settings, key = self._settings, (groups[0].values, groups[0].bucket)
         file = self._files.get(key)
@@ -405,14 +436,14 @@ class TransactionBatch:
                 filters=settings.layout.filters,
             )
             first_row_id += group.row_count
-            prepared.result()
+            writers.wait_until_allowed()
             self._file(key).append(self.write_id, stripes)
 
     def _file(self, key: tuple[Values, int]) -> DeltaFile:
         values, bucket = key
         location = self._partitions.location(values)
-        if key in self._files and not self._files[key].uri.startswith(f"{location}/"):
-            # The partition was given another directory since the last transaction.
+        if key in self._files and self._files[key].location != location:
+            # The table or partition was given another directory since the last transaction.
             self._files.pop(key).close()
         if key not in self._files:
             shared = self.write_ids if local_path(location) is not None else [self.write_id]

@@ -118,6 +118,7 @@ class DeltaFile:
     ) -> None:
         self.bucket = bucket
         self.uri = f"{directory}/{bucket_file(bucket)}"
+        self.location = directory.rpartition("/")[0]
         self.rows = 0
         self.next_row_id = 0
         self._pending = _Pending()
@@ -241,7 +242,7 @@ class _LocalStore:
         self._directory, self._uri, self._path = directory, uri, path
         self._hidden = path.with_name(f".{path.name}")
         self._side = path.with_name(side_file(path.name)) if side else None
-        self._is_visible = False
+        self._is_visible = self._has_side = False
         # The file may end with bytes that are not on the disk, or without a tail.
         self._is_ragged = False
         self._length = 0
@@ -285,7 +286,10 @@ class _LocalStore:
         self._is_ragged = False
 
     def publish(self, length: int) -> None:
+        if not self._is_visible:
+            self._refuse_present()
         if self._side is not None:
+            self._has_side = True
             with storage_errors(self._uri), self._side.open("ab") as file:
                 file.write(length.to_bytes(8, "big"))
                 durable.sync_open_file(file)
@@ -295,6 +299,16 @@ class _LocalStore:
             with storage_errors(self._uri):
                 durable.rename(self._hidden, self._path)
             self._is_visible = True
+
+    def _refuse_present(self) -> None:
+        """Refuse to replace a file, e.g. one that was copied with the directory of its table."""
+        with storage_errors(self._uri):
+            if self._path.exists():
+                raise StorageError(
+                    f"{self._uri} exists, and this process has not written it.",
+                    remedy="Connect again, and send the transaction's records again: they get other files.",
+                    path=self._uri,
+                )
 
     def cut(self, length: int) -> None:
         # Of a file that somebody has removed, nothing is left to cut off.
@@ -312,13 +326,19 @@ class _LocalStore:
 
     def finish(self) -> None:
         with storage_errors(self._uri):
-            self._hidden.unlink(missing_ok=True)
+            if not self._is_visible and (self._length or self._is_ragged):
+                self._hidden.unlink(missing_ok=True)
             # Without its side file, all of a file counts, so the tail of earlier commits would be hidden.
-            if self._side is not None and not (self._is_visible and self._is_ragged):
+            is_needed = self._is_visible and (self._is_ragged or self._is_replaced())
+            if self._side is not None and self._has_side and not is_needed:
                 self._side.unlink(missing_ok=True)
             # Hive ignores an empty directory, but no reader needs it.
             if self._directory.exists() and not any(self._directory.iterdir()):
                 self._directory.rmdir()
+
+    def _is_replaced(self) -> bool:
+        """Return whether another file has the name, e.g. of a table that was dropped and created again."""
+        return self._path.exists() and not self.is_whole()
 
     @property
     def _present(self) -> Path:

@@ -55,6 +55,7 @@ class Partitions:
     ) -> None:
         self._client, self._table, self._layout, self._dynamic = client, table, layout, dynamic
         self._own_positions = () if position_key is None else (position_key,)
+        self._directory = layout.location
         self._locations: dict[Values, str] = {}
         self._prepared: set[Values] = set()
         self._counts_write_ids = True
@@ -107,6 +108,16 @@ class Partitions:
             for found in map(parse_directory, names)
         )
 
+    def look_again(self) -> bool:
+        """Read the table again; return whether it is another one than when the connection was made.
+
+        The table's id shows it; before Hive 4, tables have none. The caller holds a lock on the table, which
+        keeps others from dropping it.
+        """
+        present = self._client.get_table(self._layout.database, self._layout.table)
+        self._directory = present.sd.location.rstrip("/")
+        return bool(present.id and self._table.id) and present.id != self._table.id
+
     def begin(self) -> None:
         """Begin another transaction."""
         self._prepared.clear()
@@ -136,7 +147,7 @@ class Partitions:
         with metastore_errors(PartitionCreationFailed, f"Partitions of {layout.name}"):
             if not layout.partition_keys:
                 table = client.get_table(layout.database, layout.table)
-                self._locations[()] = layout.location
+                self._locations[()] = table.sd.location.rstrip("/")
                 return [table]
             partitions = partitions_of(client, layout, values)
         # Records that are refused create no partition.
@@ -157,7 +168,7 @@ class Partitions:
     def _created(self, missing: Sequence[Values], write_id: int) -> dict[Values, types.Partition]:
         layout = self._layout
         made = {
-            key: new_partition(self._table, key, f"{layout.location}/{name}", write_id)
+            key: new_partition(self._table, key, f"{self._directory}/{name}", write_id)
             for key, name in zip(missing, partition_names(layout, missing), strict=True)
         }
         try:

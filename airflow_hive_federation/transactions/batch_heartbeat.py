@@ -56,6 +56,11 @@ class Heartbeats:
         return frozenset(self._lost)
 
     @property
+    def unended(self) -> tuple[int, ...]:
+        """Return the transactions that have not ended."""
+        return tuple(self._open)
+
+    @property
     def loss(self) -> Loss | None:
         """Return the reason why all of them are lost; ``None`` if they are not."""
         return self._heart.loss

@@ -59,8 +59,13 @@ def fence(database: str, table: str, key: str) -> types.LockComponent:
 
 
 def fence_name(table: str, key: str) -> str:
-    """Return the name of the table that does not exist, which a position's fence locks."""
-    return f"{table}:{key}".lower()
+    """Return the name of the table that does not exist, which a position's fence locks.
+
+    The metastore stores names of tables in lower case, and distinguishes keys of parameters by case. So ``^``
+    marks the letters of a key that are in upper case.
+    """
+    marked = (f"^{letter.lower()}" if letter == "^" or letter != letter.lower() else letter for letter in key)
+    return f"{table.lower()}:{''.join(marked)}"
 
 
 @contextmanager

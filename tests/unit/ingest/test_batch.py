@@ -29,6 +29,7 @@ from airflow_hive_federation.ingest.states import ConnectionState
 from airflow_hive_federation.metastore.idl import types
 from airflow_hive_federation.storage import durable
 from airflow_hive_federation.storage.filesystem import open_filesystem
+from airflow_hive_federation.transactions.positions import fence_name
 from tests.support.memory_metastore import MemoryMetastore, hang_up
 from tests.support.small_source import storage
 from tests.support.streaming import Builders, rows
@@ -175,6 +176,50 @@ def test_a_commit_of_an_aborted_transaction(builder: Builders, metastore: Memory
             connection.commit_transaction()
         assert "Connect again" in caught.value.remedy
         assert connection.state is ConnectionState.FAILED
+
+
+def test_a_metastore_that_opens_fewer_transactions(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    """As with ``hive.txn.max.open.batch``."""
+
+    def at_most_two(args: Any) -> None:
+        args.rqst.num_txns = min(args.rqst.num_txns, 2)
+
+    metastore.before["open_txns"] = at_most_two
+    with builder().with_transaction_batch_size(5).connect() as connection:
+        remaining = []
+        for number in range(3):
+            with connection.transaction():
+                connection.write(b"%d,a" % number)
+                remaining.append(connection.remaining_transactions)
+        assert remaining == [1, 0, 1]
+        assert connection.stats.transaction_batches == 2
+    assert rows(tmp_path / "plain") == [(0, "a"), (1, "a"), (2, "a")]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_transaction_that_was_lost_while_its_rows_were_written(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, size: int
+) -> None:
+    """Its files get no visible names."""
+
+    def at(step: str) -> None:
+        steps.append(step)
+        if step == "flushed":
+            batch: Any = connection._batch
+            batch._hearts._lost.add(batch.txn_id)
+
+    steps: list[str] = []
+    with builder().with_transaction_batch_size(size).with_step_callback(at).connect() as connection:
+        connection.begin_transaction()
+        connection.write(b"1,a")
+        with pytest.raises(HeartBeatFailure, match="is lost"):
+            connection.commit_transaction()
+        assert connection.state is ConnectionState.FAILED
+    assert "published" not in steps
+    assert not list(tmp_path.glob("plain/**/bucket_*"))
+    assert "commit_txn" not in metastore.calls
 
 
 def test_a_commit_that_the_metastore_refuses(builder: Builders, metastore: MemoryMetastore) -> None:
@@ -467,6 +512,31 @@ def test_the_positions_of_several_streams_stand_still_for_the_statistics(
     assert (after[KEY], after[OTHER], ACCURATE in after) == ("1", "2", False)
     assert fenced == [True]
     assert not metastore.locks_of(f"plain:{OTHER}")
+
+
+def test_positions_whose_keys_differ_in_case_have_fences_of_their_own(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    """A connect aborts the open transactions of its own position only."""
+    with (
+        builder().with_position_key("_meta.Orders").connect() as mine,
+        mine.transaction(),
+    ):
+        mine.write(b"1,a")
+        builder().with_position_key("_meta.orders").connect().close()
+        mine.commit_transaction(key="_meta.Orders", value="1")
+    assert rows(tmp_path / "plain") == [(1, "a")]
+    assert len(metastore.locks_of("plain:_meta.^orders")) == 1
+
+
+@pytest.mark.parametrize(
+    "key", ["_meta.orders", "_meta.Orders", "_meta.^orders", "_meta.ORders", "_meta.^Orders"]
+)
+def test_the_name_of_a_fence_belongs_to_one_key(key: str) -> None:
+    keys = ["_meta.orders", "_meta.Orders", "_meta.^orders", "_meta.ORders", "_meta.^Orders"]
+    assert [other for other in keys if fence_name("T", other) == fence_name("t", key)] == [key]
+    assert fence_name("T", key) == fence_name("T", key).lower()
+    assert (fence_name("T", key) == f"t:{key}") == (key == "_meta.orders")
 
 
 def test_a_position_is_made_while_no_cluster_metadata_is_changed(

@@ -168,16 +168,56 @@ def test_a_file_that_changes_inside_a_transaction(
     assert sorted(metastore.txns.values()) == ["aborted", "aborted", "committed"]
 
 
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("table", ["plain", "parted"])
 def test_a_partition_that_was_given_another_directory(
-    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, table: str, size: int
 ) -> None:
-    with builder("parted").with_transaction_batch_size(3).connect() as connection:
-        write(connection, b"1,a,x")
-        metastore.partitions["d", "parted"]["p=x"].sd.location = f"file:{tmp_path}/moved"
-        write(connection, b"2,b,x")
-    assert rows(tmp_path / "parted") == [(1, "a")]
+    """Or a table without partitions, by ``SET LOCATION``."""
+    end = b",x" if table == "parted" else b""
+    with builder(table).with_transaction_batch_size(size).connect() as connection:
+        write(connection, b"1,a" + end)
+        moved = metastore.partitions["d", "parted"]["p=x"] if end else metastore.tables["d", "plain"]
+        moved.sd.location = f"file:{tmp_path}/moved/"
+        write(connection, b"2,b" + end)
+    assert rows(tmp_path / table) == [(1, "a")]
     assert rows(tmp_path / "moved") == [(2, "b")]
     assert not list(tmp_path.glob("**/*_flush_length"))
+
+
+@pytest.mark.parametrize("table", ["plain", "parted"])
+def test_a_partition_that_was_given_a_directory_around_its_own(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, table: str
+) -> None:
+    end = b",x" if table == "parted" else b""
+    directory = tmp_path / ("parted/p=x" if end else "plain")
+    with builder(table).with_transaction_batch_size(3).connect() as connection:
+        connection.begin_transaction()
+        connection.commit_transaction(partitions=["p=x"] if end else [])
+        moved = metastore.partitions["d", "parted"]["p=x"] if end else metastore.tables["d", "plain"]
+        moved.sd.location = f"file:{directory}/v1"
+        write(connection, b"1,a" + end)
+        moved.sd.location = f"file:{directory}"
+        write(connection, b"2,b" + end)
+    assert rows(directory / "v1") == [(1, "a")]
+    (made,) = directory.glob("delta_*")
+    assert rows(made) == [(2, "b")]
+
+
+def test_the_rows_of_a_copied_directory_are_kept(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    """The batch's next file would have the name of its copied one."""
+    with builder().with_transaction_batch_size(3).connect() as connection:
+        write(connection, b"1,a")
+        shutil.copytree(tmp_path / "plain", tmp_path / "moved", ignore=shutil.ignore_patterns("*_length"))
+        metastore.tables["d", "plain"].sd.location = f"file:{tmp_path}/moved"
+        with pytest.raises(StreamingIOFailure, match="exists, and this process has not written it"):
+            write(connection, b"2,b")
+    assert rows(tmp_path / "moved") == [(1, "a")]
+    with builder().with_transaction_batch_size(3).connect() as connection:
+        write(connection, b"2,b")
+    assert rows(tmp_path / "moved") == [(1, "a"), (2, "b")]
 
 
 def test_a_table_that_was_made_anew(
@@ -191,6 +231,62 @@ def test_a_table_that_was_made_anew(
         with pytest.raises(TransactionError, match=r"d\.plain was dropped and created again"):
             connection.begin_transaction()
         assert connection.state is ConnectionState.ABORTED
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_table_with_another_id_was_made_anew(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, size: int
+) -> None:
+    """Also without a write id that shows it: others have written more rows than before."""
+    with builder().with_transaction_batch_size(size).connect() as connection:
+        write(connection, b"1,a")
+        shutil.rmtree(tmp_path / "plain")
+        metastore.tables["d", "plain"].id += 1
+        write_of_another(metastore)
+        for _ in range(2):
+            with pytest.raises(TransactionError, match=r"d\.plain was dropped and created again"):
+                connection.begin_transaction()
+        assert connection.state is ConnectionState.ABORTED
+    assert metastore.calls.count("allocate_table_write_ids") == 1
+    assert not list(tmp_path.glob("plain/*"))
+
+
+@pytest.mark.parametrize("ids", [(None, 7), (7, None), (None, None)])
+def test_a_metastore_without_ids_of_tables(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path, ids: tuple[int | None, int | None]
+) -> None:
+    metastore.tables["d", "plain"].id = ids[0]
+    with builder().with_transaction_batch_size(3).connect() as connection:
+        write(connection, b"1,a")
+        metastore.tables["d", "plain"].id = ids[1]
+        write(connection, b"2,b")
+    assert rows(tmp_path / "plain") == [(1, "a"), (2, "b")]
+
+
+def test_the_files_of_a_table_that_was_made_anew_are_left_alone(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    """Another batch of the same write ids writes to them."""
+    with builder("parted").with_transaction_batch_size(3).connect() as connection:
+        write(connection, b"1,a,x")
+        metastore.tables["d", "parted"].id += 1
+        (file,) = tmp_path.glob("parted/p=x/delta_*/bucket_00000")
+        theirs = [file.with_name(name) for name in (file.name, f"{file.name}_flush_length", ".bucket_00000")]
+        for path in theirs:
+            path.write_bytes(b"others")
+        with pytest.raises(TransactionError, match="was dropped and created again"):
+            connection.begin_transaction()
+    assert [path.read_bytes() for path in theirs] == [b"others"] * 3
+
+
+def test_a_new_partition_of_a_table_that_was_given_another_directory(
+    builder: Builders, metastore: MemoryMetastore, tmp_path: Path
+) -> None:
+    """As ``INSERT`` creates it."""
+    with builder("parted").connect() as connection:
+        metastore.tables["d", "parted"].sd.location = f"file:{tmp_path}/moved/"
+        write(connection, b"1,a,x")
+    assert rows(tmp_path / "moved" / "p=x") == [(1, "a")]
 
 
 def test_a_batch_without_write_ids_is_replaced(
