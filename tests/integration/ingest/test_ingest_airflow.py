@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from airflow_hive_federation.demo.local_airflow import DemoAirflow
 from airflow_hive_federation.embedded.metastore import EmbeddedMetastore
 from airflow_hive_federation.embedded.sql import HiveSql
 from airflow_hive_federation.ingest import HiveStreamingConnection, StrictDelimitedInputWriter
-from airflow_hive_federation.ingest.description import described_table
 from airflow_hive_federation.ingest.errors import InvalidSource, SerializationError, SourceError
+from airflow_hive_federation.ingest.partitions import Partitions
 from airflow_hive_federation.ingest.queries import QueryRequest, ingest_query
 from airflow_hive_federation.metastore import MetastoreSettings
 from airflow_hive_federation.published.directory import StateDirectory
@@ -224,11 +223,7 @@ def test_transactions_of_a_batch_share_no_files_in_an_object_store(
         make_table(client, DATABASE, "batches")
         described: Any = client.get_table(DATABASE, "batches")
 
-    def on_s3(client: Any, described: Any) -> Any:
-        table, layout, static = described_table(client, described)
-        return table, replace(layout, location="s3://batches/t"), static
-
-    monkeypatch.setattr("airflow_hive_federation.ingest.connection.described_table", on_s3)
+    monkeypatch.setattr(Partitions, "location", lambda *_: "s3://batches/t")
     connection = (
         HiveStreamingConnection.new_builder()
         .with_database(DATABASE)
