@@ -25,8 +25,15 @@ pytestmark = pytest.mark.slow
 TUTORIAL = [block for block in BLOCKS if block.document == "docs/first-replication.md"]
 #: The first block installs the package, as ``make release-check`` does; the last one stops both metastores.
 _INSTALL, *SHELL, STOP = (block for block in TUTORIAL if block.language == "sh")
-#: Only other replications have these: groups, tables with partitions, HDFS, verifications by Spark's job.
-ELSEWHERE = {"group/", "partition_states/<table>.jsonl", "snapshot_roots.jsonl", "verify/task-<digest>/"}
+#: Only other replications have these: groups, tables with partitions, HDFS, verifications by Spark's job, and
+#: sources that make tables or partitions anew.
+ELSEWHERE = {
+    "group/",
+    "load/made_room.jsonl",
+    "partition_states/<table>.jsonl",
+    "snapshot_roots.jsonl",
+    "verify/task-<digest>/",
+}
 SOON = PollPolicy(first_s=0.05, timeout_s=60)
 
 
