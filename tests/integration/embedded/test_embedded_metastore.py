@@ -47,9 +47,9 @@ def databases(uri: str) -> list[str]:
 
 
 def test_changes_of_a_metastore_survive_its_being_killed_and_end_with_a_temporary_directory(
-    hive_metastore_factory: Callable[..., EmbeddedMetastore],
+    own_metastores: Callable[..., EmbeddedMetastore],
 ) -> None:
-    metastore = hive_metastore_factory("killed")
+    metastore = own_metastores("killed")
     uri, directory = metastore.uri, metastore.directory
     make_database(uri, "kept")
     assert metastore.exit_code is None

@@ -65,9 +65,9 @@ ANALYZE TABLE twice.t COMPUTE STATISTICS FOR COLUMNS"""
 
 
 @pytest.fixture
-def alone(hive_metastore_factory: Callable[..., EmbeddedMetastore]) -> EmbeddedMetastore:
+def alone(own_metastores: Callable[..., EmbeddedMetastore]) -> EmbeddedMetastore:
     """A source of its own: Hive's dump waits for transactions, whoever left them open."""
-    return hive_metastore_factory("twice")
+    return own_metastores("twice")
 
 
 @pytest.fixture

@@ -357,8 +357,8 @@ def test_hmsclient(client: MetastoreClient, settings: MetastoreSettings) -> None
             hms.get_table(DATABASE, "nothing")
 
 
-def test_a_metastore_that_restarts(hive_metastore_factory: Any) -> None:
-    metastore = hive_metastore_factory("restarting")
+def test_a_metastore_that_restarts(own_metastores: Any) -> None:
+    metastore = own_metastores("restarting")
     with MetastorePool(MetastoreSettings(uris=(metastore.uri,)), 1) as pool:
         with pool.client() as client:
             assert client.list_databases() == ["default"]

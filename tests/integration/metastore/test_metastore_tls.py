@@ -24,10 +24,8 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> Identity:
 
 
 @pytest.fixture(scope="module")
-def secured(
-    identity: Identity, hive_metastore_factory: Callable[..., EmbeddedMetastore]
-) -> EmbeddedMetastore:
-    return hive_metastore_factory("secured", settings=secured_settings(identity))
+def secured(identity: Identity, own_metastores: Callable[..., EmbeddedMetastore]) -> EmbeddedMetastore:
+    return own_metastores("secured", settings=secured_settings(identity))
 
 
 def test_a_trusted_certificate_is_enough(secured: EmbeddedMetastore, identity: Identity) -> None:

@@ -158,9 +158,9 @@ def test_a_database_that_is_not_there(case: Case) -> None:
 
 
 def test_a_target_that_dies_under_a_load(
-    small_source: EmbeddedMetastore, hive_metastore_factory: Callable[..., EmbeddedMetastore], tmp_path: Path
+    small_source: EmbeddedMetastore, own_metastores: Callable[..., EmbeddedMetastore], tmp_path: Path
 ) -> None:
-    target = hive_metastore_factory("dying")
+    target = own_metastores("dying")
     case = Case(small_source, target, tmp_path)
     dump = case.dump()
 

@@ -151,11 +151,11 @@ def test_tables_that_refer_to_each_other_are_loaded(
 
 
 def test_plain_managed_tables_keep_their_kind(
-    hive_metastore_factory: Any, spark: SparkSession, tmp_path: Path
+    own_metastores: Any, spark: SparkSession, tmp_path: Path
 ) -> None:
     """Metastores that do not make every managed table transactional, as in Hive 3 and before."""
     plain = {"metastore.metadata.transformer.class": " "}
-    old, new = (hive_metastore_factory(name, settings=plain) for name in ("plain-source", "plain-target"))
+    old, new = (own_metastores(name, settings=plain) for name in ("plain-source", "plain-target"))
     with connected(old) as client:
         client.create_database(types.Database(name="plain"))
         place = storage(None)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 def test_what_was_removed_after_the_dump_is_fetched_from_the_change_manager(
     target: EmbeddedMetastore,
     hive_sql_target: HiveSql,
-    hive_metastore_factory: Callable[..., EmbeddedMetastore],
+    own_metastores: Callable[..., EmbeddedMetastore],
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "cmroot"
@@ -38,7 +38,7 @@ def test_what_was_removed_after_the_dump_is_fetched_from_the_change_manager(
             "org.apache.hadoop.hive.metastore.messaging.json.JSONMessageEncoder",
         ),
     }
-    source = hive_metastore_factory("keeping", settings=settings)
+    source = own_metastores("keeping", settings=settings)
     with (
         HiveSql(source, settings=settings) as sql,
         cycles(source, target, (sql, hive_sql_target), tmp_path, source_database="keeping") as site,
