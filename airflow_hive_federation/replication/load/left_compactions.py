@@ -5,7 +5,7 @@ A metastore drops a partition while a worker compacts it, and forgets the reques
 in it are those that loads of the policy have placed: a compactor gives rows no other write ids.
 
 The name of a directory alone proves nothing, because anybody may have copied it there. So a result counts
-only if the records of loads that were published say that its rows were theirs.
+only if the records of published loads list rows that it replaces.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def refuse_foreign_writes(database: str, policy: str, foreign: Iterable[ForeignW
     :param policy: name of the policy.
     :raises TargetChangedError: the target holds some; ``differences`` names each.
     """
-    # Of two equal ones, that of an unread file has more to say.
+    # Of two equal ones, the message shows that of an unread file.
     each = {write: write for write in sorted(foreign, key=attrgetter("unread"))}
     writes = sorted(map(str, each.values()))
     if not writes:

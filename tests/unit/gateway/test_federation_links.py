@@ -295,7 +295,7 @@ def test_a_denied_lookup_decides_for_its_caller_only(peer: Peers, stack: ExitSta
     request = table_request("sales", "rates")
     assert "Permission denied: user mallory" in str(linked.ask("get_table_req", user="mallory", req=request))
     assert linked.owner_of("sales", "rates") == "far finance.fx"
-    # What one caller may see is not remembered for another one.
+    # The gateway does not remember for one caller the definition that it has read for another one.
     linked.near.faults.append(types.MetaException(message="Permission denied: user mallory"))
     assert "Permission denied: user mallory" in str(linked.ask("get_table_req", user="mallory", req=request))
     assert linked.front.users == ["mallory", "me"]

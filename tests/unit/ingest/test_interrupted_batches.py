@@ -108,7 +108,7 @@ def test_committed_rows_outlive_an_interrupt(
         connection.begin_transaction()
     with pytest.raises(Interrupt), connection, connection.transaction() if managed else nullcontext():
         write_until_interrupt(connection, monkeypatch, call, slow)
-    # What the interrupted commit has published stays in the file, and its aborted write id hides it.
+    # The file keeps rows that the interrupted commit has published; their aborted write id hides them.
     assert rows(tmp_path / "plain") == [(1, "a"), (2, "b")][: 1 if call == "flush" else 2]
     assert not list(tmp_path.glob("plain/**/*_flush_length"))
     assert sorted(metastore.txns.values()) == ["aborted", "aborted", "committed"]
